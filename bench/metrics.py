@@ -27,7 +27,7 @@ import yaml
 from gpuform.checkout.paths import Paths
 from infra.plan import scraping
 from infra.plan.rules import groups
-from lab.simulator.dcgm.counters import DEFAULT
+from lab.simulator.counters import DEFAULT
 from lab.toolchain import Toolchain
 from tests.plan.rules.fleet import RESOURCE, Fleet, environment
 from tests.plan.rules.scraped import INTERVAL_S, Prometheus, running

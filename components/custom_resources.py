@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pulumi
 
-from infra.model.losses import GUARD
+from infra.model.base.guard_names import GUARD
 
 
 class _Resource(pulumi.CustomResource):

@@ -10,8 +10,8 @@ from pulumi_aws import cloudwatch, ec2, eks, kms
 
 from components.iam_role import iam_role
 from components.manifest import timeouts
-from infra.model import labels
-from infra.model.aws import AwsCluster
+from infra.model.aws.cluster import AwsCluster
+from infra.model.base import labels
 from infra.plan import iam
 from infra.plan.eks import kubeconfig
 from infra.plan.node_groups import JoinSettings

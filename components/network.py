@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2, vpc
 
-from infra.model import labels
-from infra.model.addresses import subnets
-from infra.model.aws import AwsCluster
-from infra.model.aws_network import ExistingNetwork, OwnNetwork
+from infra.model.aws.cluster import AwsCluster
+from infra.model.aws.network import ExistingNetwork, OwnNetwork
+from infra.model.base import labels
+from infra.model.pool.addresses import subnets
 from infra.plan.eks import interface_endpoints
 
 ANYWHERE = "0.0.0.0/0"

@@ -10,7 +10,7 @@ from pulumi_aws import ec2, eks, ssm
 
 from components.iam_role import iam_role
 from components.manifest import timeouts
-from infra.model.pool import Pool
+from infra.model.pool.pool import Pool
 from infra.plan import iam as documents
 from infra.plan import node_class, node_groups
 

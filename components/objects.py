@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pulumi
 
 from components.manifest import Manifest, resource, timeouts
-from infra.model.namespaces import TRIAL
+from infra.model.base.namespaces import TRIAL
 
 START_MINUTES = 10
 """For a pod of one container with a small image; it is also the Kubernetes provider's default."""

@@ -11,7 +11,7 @@ import pulumi
 
 from components.custom_resources import BlueGreen, BlueGreenArgs, ScalingRemoval, ScalingRemovalArgs
 from components.manifest import Manifest, resource, timeouts
-from infra.model import labels
+from infra.model.base import labels
 
 
 @dataclass(frozen=True, kw_only=True)

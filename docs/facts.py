@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 from infra import facts, versions
-from infra.model.quantities import version_numbers
+from infra.model.base.quantities import version_numbers
 
 OLD = datetime.timedelta(days=90)
 DUE = 3

@@ -12,9 +12,9 @@ import pulumi
 from infra import guards, target
 from infra.config import parse
 from infra.inventory import ROOT
+from infra.model.base.errors import InputError
 from infra.model.environment import Environment
-from infra.model.errors import InputError
-from infra.model.offer import claimable
+from infra.model.pool.allocatable import claimable
 from infra.plan.sharing import summary
 from infra.platform import platform
 from infra.target import Target

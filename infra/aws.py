@@ -15,11 +15,11 @@ from components.network import ExistingVpc, ExistingVpcArgs, Network, NetworkArg
 from components.node_groups import ManagedPool, NodeGroups, NodeGroupsArgs
 from components.releases import EfaDevicePlugin, ReleaseArgs
 from infra import guards
-from infra.model import labels
-from infra.model.aws import AwsCluster
-from infra.model.aws_network import ExistingNetwork
+from infra.model.aws.cluster import AwsCluster
+from infra.model.aws.network import ExistingNetwork
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool.pool import Pool
 from infra.plan import device_plugin, eks, node_class, node_groups, sharing
 from infra.plan.node_groups import cluster_of
 from infra.target import Target

@@ -12,13 +12,14 @@ from pydantic_core import ErrorDetails
 
 from infra import strict_yaml
 from infra.every_error import every_error, split
-from infra.model.aws import AwsCluster
-from infra.model.base import listing
+from infra.model.aws.cluster import AwsCluster
+from infra.model.base.errors import InputError, Place, is_name, without_secrets
+from infra.model.base.fields import listing
+from infra.model.base.prices import OtherPrices, PriceList
+from infra.model.checks import environment
 from infra.model.environment import Environment
-from infra.model.errors import InputError, Place, is_name, without_secrets
-from infra.model.openstack import declared_flavors
-from infra.model.own_machines import own_catalogue
-from infra.model.prices import OtherPrices, PriceList
+from infra.model.gpu.own import own_catalogue
+from infra.model.openstack.cluster import declared_flavors
 
 KEY = "gpuform:environment"
 PRICES = Path(__file__).resolve().parent / "prices"
@@ -65,9 +66,9 @@ def _located(
 def _validate(
     mapping: Mapping[str, Any], source: str
 ) -> tuple[Environment | None, Sequence[tuple[InputError, bool]]]:
-    """The environment, or else errors; all but those of its own checks, which come last, are local."""
+    """The environment, or else errors; those of the checks of the whole come last, and are not local."""
     try:
-        return Environment.model_validate(dict(mapping), context=_context(mapping)), ()
+        env = Environment.model_validate(dict(mapping), context=_context(mapping))
     except ValidationError as error:
         return None, [
             (_translate(detail, mapping, source), bool(detail["loc"]))
@@ -77,6 +78,11 @@ def _validate(
         ]
     except InputError as error:
         return None, [(error, True)]
+    try:
+        environment.check(env)
+    except InputError as error:
+        return None, [(error, False)]
+    return env, ()
 
 
 def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import getitem
 from typing import Any
 
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 
 Parts = tuple[Any, ...]
 """Keys and indexes."""

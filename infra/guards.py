@@ -6,7 +6,7 @@ import pulumi
 
 from components.custom_resources import LossGuard, LossGuardArgs
 from infra.model.environment import Environment
-from infra.model.openstack import OpenstackCluster
+from infra.model.openstack.cluster import OpenstackCluster
 from infra.plan import losses
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from infra.model.base.errors import InputError
 from infra.model.environment import Environment
-from infra.model.errors import InputError
-from infra.model.hosts import HostsCluster
+from infra.model.hosts.cluster import HostsCluster
 from infra.plan import inventory as plan
 
 ROOT = Path(__file__).resolve().parent.parent

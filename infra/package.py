@@ -17,9 +17,9 @@ from pulumi.provider.server import ComponentInitError
 from components.workloads import COMPONENTS
 from infra import target
 from infra.config import parse
+from infra.model.base.errors import InputError
 from infra.model.environment import Environment
-from infra.model.errors import InputError
-from infra.model.workload import Workload
+from infra.model.workload.workload import Workload
 from infra.package_schema import object_types
 from infra.plan.sharing import resources
 from infra.platform import platform

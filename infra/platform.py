@@ -23,9 +23,10 @@ from components.releases import (
 )
 from components.workloads import Workloads, WorkloadsArgs
 from infra import workloads
-from infra.model import labels, relayout
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool import reset
+from infra.model.pool.pool import Pool
 from infra.plan import (
     device_plugin,
     dra,
@@ -223,7 +224,7 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
 def _timeout_s(env: Environment, pool: Pool) -> int | None:
     """The declared limit of a node's change; without one that of a reboot, or None for the resource's own."""
     declared = pool.relayout.timeout_seconds if pool.relayout else None
-    return declared or (relayout.TIMEOUT_S if relayout.reset_of(env.cluster.kind, pool) == "reboot" else None)
+    return declared or (reset.TIMEOUT_S if reset.reset_of(env.cluster.kind, pool) == "reboot" else None)
 
 
 def _elastic(env: Environment, subnets: Mapping[str, pulumi.Output[str]]) -> ElasticPoolsArgs:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 
 try:
     from yaml import CSafeDumper as Dumper

@@ -9,7 +9,7 @@ import pulumi
 from components.custom_resources import BlueGreenArgs, ScalingRemovalArgs
 from components.workloads import WorkloadArgs
 from infra.model.environment import Environment
-from infra.model.workload import (
+from infra.model.workload.workload import (
     DeploymentWorkload,
     InferenceWorkload,
     JobWorkload,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from infra.model.gpu import GPUS
-from infra.model.mig import Geometry
+from infra.model.gpu.mig import Geometry
+from infra.model.gpu.models import GPUS
 
 GEOMETRIES = {gpu.name: gpu.geometry for gpu in GPUS.values() if gpu.geometry}
 

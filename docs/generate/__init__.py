@@ -21,7 +21,8 @@ from typer.main import get_command
 from docs.generate import environment, sharing
 from gpuform.cli.main import app
 from infra.config import parse
-from infra.model import magnum_changes, xid
+from infra.model.gpu import xid
+from infra.model.openstack import changes
 from infra.plan.rules.alerts import Alert, all_alerts
 from infra.schema import schema_text
 from policies.pack import RULES
@@ -68,11 +69,11 @@ def _alerts() -> dict[str, Any]:
 
 
 def _magnum() -> dict[str, Any]:
-    cluster = {f"cluster.{field}": change for field, change in magnum_changes.CLUSTER.items()}
+    cluster = {f"cluster.{field}": change for field, change in changes.CLUSTER.items()}
     return {
-        "cluster": {"name": magnum_changes.NAME, **cluster},
-        "pool": {f"pools[].{field}": change for field, change in magnum_changes.POOL.items()},
-        "upgrading": " or ".join(f"`{one}`" for one in magnum_changes.UPGRADING_DRIVERS),
+        "cluster": {"name": changes.NAME, **cluster},
+        "pool": {f"pools[].{field}": change for field, change in changes.POOL.items()},
+        "upgrading": " or ".join(f"`{one}`" for one in changes.UPGRADING_DRIVERS),
     }
 
 

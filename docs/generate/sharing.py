@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from infra.config import parse
-from infra.model import offer
-from infra.model.errors import InputError
-from infra.model.gpu import GPUS, Gpu
+from infra.model.base.errors import InputError
+from infra.model.gpu.models import GPUS, Gpu
+from infra.model.pool import allocatable
 from infra.plan import sharing, workloads
 
 Block = Mapping[str, Any]
@@ -56,7 +56,7 @@ def tables() -> dict[str, Any]:
         "cells": cells,
         "notes": notes,
         "geometries": _geometries(),
-        "mig_resource": offer.mig_resource,
+        "mig_resource": allocatable.mig_resource,
         "examples": _EXAMPLES,
         "offer": _offer,
     }
@@ -109,9 +109,9 @@ def _offer(title: str) -> Iterator[str]:
         work["slice"] = block["layout"].removeprefix("all-")
     env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": [work]})
     (made,) = env.pools
-    offered = {**sharing.resources(env, made), **offer.claimable(made)}
-    products = offer.products(env.strategy(made), made)
-    each = offer.mps_memory_mib(made)
+    offered = {**sharing.resources(env, made), **allocatable.claimable(made)}
+    products = allocatable.products(env.strategy(made), made)
+    each = allocatable.mps_memory_mib(made)
     memory = f", {each} MiB each" if each else ""
     yield "<br>".join(f"`{name}`: {count}{memory}" for name, count in offered.items())
     yield "<br>".join(_requested(workloads.manifests(env)))

@@ -1,6 +1,6 @@
 """Errors that end a command: bad input (exit 2) or work that failed (exit 1)."""
 
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 
 __all__ = ["Failure", "InputError", "OperationError", "ServiceError"]
 

@@ -58,3 +58,10 @@ def _is_alive(pid: str) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Contents by path below the folder; empty without one."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }

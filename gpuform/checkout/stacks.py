@@ -8,7 +8,7 @@ from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stack_names import list_stack_names
 from infra.config import load
-from infra.model.base import listing
+from infra.model.base.fields import listing
 from infra.model.environment import Environment
 
 

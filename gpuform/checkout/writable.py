@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from gpuform.checkout.errors import InputError
-from infra.model.quantities import version_numbers
+from infra.model.base.quantities import version_numbers
 
 
 def require(folder: Path, remedy: str) -> None:

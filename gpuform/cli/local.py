@@ -21,7 +21,7 @@ from gpuform.engine import Engine, engine_env, export_lines, forget_stacks, requ
 from gpuform.reports import tables
 from gpuform.stack import project
 from infra.config import load
-from infra.model.base import listing
+from infra.model.base.fields import listing
 from infra.model.environment import Environment
 from lab.plane import ControlPlane, Status, stacks_with_planes
 from lab.toolchain import Toolchain

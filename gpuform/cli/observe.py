@@ -36,9 +36,9 @@ from gpuform.usage import cluster_objects
 from gpuform.usage import health as cluster_health
 from gpuform.usage import status as cluster_status
 from infra.config import price_list
-from infra.model.base import listing
+from infra.model.base.fields import listing
 from infra.model.environment import Environment
-from infra.model.health import Health
+from infra.model.platform.health import Health
 from infra.plan import cost
 from infra.plan.bill import Bill, to_document
 from lab.plane.layout import prometheus_port

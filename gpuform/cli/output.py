@@ -23,6 +23,7 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.checkout.stack_names import list_stack_names
 from gpuform.kubernetes.kubeconfig_errors import error_text, unreachable_failure
+from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
 from lab.toolchain import Toolchain
 
@@ -118,7 +119,7 @@ def report_errors(error: InputError, as_json: bool) -> None:
 
 def print_warnings(env: Environment) -> None:
     """Print the environment's warnings to stderr; they do not stop the command."""
-    for line in env.warnings:
+    for line in warnings(env):
         warn(f"warning: {line}")
 
 

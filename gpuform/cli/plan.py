@@ -19,7 +19,7 @@ from gpuform.reports import catalogue
 from gpuform.stack import project, scaffold
 from infra.config import price_list
 from infra.inventory import read_keys
-from infra.model.prices import PRICE_DATE
+from infra.model.base.prices import PRICE_DATE
 from infra.schema import schema_text
 from lab.toolchain import Toolchain
 

@@ -36,9 +36,8 @@ from gpuform.engine import Engine, EngineFailure, Result
 from gpuform.engine.checkpoint import guard_records
 from gpuform.engine.pending import Operation
 from gpuform.reports import tables
-from gpuform.usage.injected_faults import faulty_nodes, unsettled_pools
 from gpuform.usage.nodes import Pod
-from gpuform.usage.status import ClusterStatus, read_status
+from gpuform.usage.status import ClusterStatus, faulty_nodes, read_status, unsettled_pools
 from infra.model.environment import Environment
 from lab.plane import ControlPlane, Member, Status
 from lab.plane.monitoring import PROGRAMS

@@ -17,7 +17,7 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.engine.files import EngineFiles, write
 from infra import strict_yaml
 from infra.config import KEY, parse
-from infra.model.state import State
+from infra.model.platform.state import State
 
 RunPulumi = Callable[..., str]
 """Runs pulumi with these arguments and returns its output."""

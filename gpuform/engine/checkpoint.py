@@ -17,7 +17,7 @@ from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.engine.files import EngineFiles, write
 from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import CREATING, MAGNUM, RELEASE, UPDATING
-from infra.model.losses import GUARD
+from infra.model.base.guard_names import GUARD
 
 # Type prefixes of providers that resume a killed create of the same resource. A pending create of any other
 # provider stays in the state, and the engine warns of it.

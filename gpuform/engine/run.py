@@ -23,8 +23,8 @@ from gpuform.engine.files import EngineFiles, Tools
 from gpuform.engine.result import EngineFailure, Record, Result, failure_reason, read_log
 from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
-from infra.model import losses
-from infra.model.state import State
+from infra.model.base import guard_names
+from infra.model.platform.state import State
 
 OnEvent = Callable[[Event], None]
 
@@ -88,7 +88,7 @@ class Engine:
         acknowledged: Sequence[str] = (),
     ) -> Result:
         """Preview an update; with ``*`` among ``acknowledged``, losses are warnings and not errors."""
-        unprotected = ["--ignore-protect"] if losses.REPORT in acknowledged else []
+        unprotected = ["--ignore-protect"] if guard_names.REPORT in acknowledged else []
         arguments = [*_repeat("--policy-pack", policy_packs), *unprotected]
         force = conflicts.FORCE  # as `up` does, with dry runs alone
         return self._operate("preview", stack, arguments, on_event, None, acknowledged, force)
@@ -215,7 +215,7 @@ class Engine:
         acknowledged: Sequence[str] = (),
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> Result:
-        env = self.prepare(stack) | {losses.VARIABLE: " ".join(acknowledged), **variables}
+        env = self.prepare(stack) | {guard_names.VARIABLE: " ".join(acknowledged), **variables}
         options: list[str] = []
         if operation in ("up", "destroy"):
             state = self._state(env, stack)

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from infra import versions
-from infra.model import drivers, labels, layouts, offer
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.gpu import drivers
+from infra.model.pool import allocatable, mig_config
+from infra.model.pool.pool import Pool
 from infra.plan import gpu_operator, sharing
 from infra.plan.inventory import inventory as ansible_inventory
 from infra.plan.inventory import key_paths
@@ -39,7 +41,7 @@ def nodes_inventory(
         node_labels = node["metadata"].get("labels", {})
         pool = pools.get(node_labels.get(labels.POOL, ""))
         if pool:
-            gpus = offer.node_gpus(pool, node_labels) or pool.gpu_counts[-1]
+            gpus = allocatable.node_gpus(pool, node_labels) or pool.gpu_counts[-1]
             hosts[node["metadata"]["name"]] = {
                 "gpuform_environment": env.name,
                 "gpuform_pool": pool.name,
@@ -70,6 +72,6 @@ def _gpu_variables(env: Environment, pool: Pool, gpus: int) -> Variables:
 
 def _mig_variables(pool: Pool) -> Variables:
     """The MIG slices of each GPU that the operator creates, and the indices of these GPUs if not all."""
-    devices = layouts.mig_devices(pool)
+    devices = mig_config.mig_devices(pool)
     variables: Variables = {"gpuform_mig": dict(pool.layout or {})}
     return variables if devices is None else {**variables, "gpuform_mig_devices": list(devices)}

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.pods import condition, queued_object
-from infra.model import labels, namespaces
-from infra.model.losses import CERTIFICATES, KUEUE_API
+from infra.model.base import labels, namespaces
+from infra.model.base.guard_names import CERTIFICATES, KUEUE_API
 
 Manifest = Mapping[str, Any]
 

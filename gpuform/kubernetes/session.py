@@ -15,7 +15,7 @@ import httpx
 
 from gpuform.kubernetes.credentials import Tokens, create_ssl_context
 from gpuform.kubernetes.kubeconfig import Access, load_access
-from infra.model.hostnames import is_loopback
+from infra.model.base.hostnames import is_loopback
 
 if TYPE_CHECKING:
     import kr8s

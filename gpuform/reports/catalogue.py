@@ -8,9 +8,9 @@ from typing import Any
 from rich.table import Table
 
 from gpuform.reports.tables import build_table
-from infra.model.gpu import ALIASES, GPUS, Gpu
-from infra.model.machines import MACHINES, Machine
-from infra.model.prices import USD_PER_HOUR
+from infra.model.base.prices import USD_PER_HOUR
+from infra.model.gpu.machines import MACHINES, Machine
+from infra.model.gpu.models import ALIASES, GPUS, Gpu
 
 
 def entries() -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from gpuform.usage.rehearsal import Cell, Outcome
 from gpuform.usage.top.facts import Facts, Limit, PoolFacts
 from gpuform.usage.top.measured import nodes_to_draw
 from gpuform.usage.top.view import Gpu, Node, PodUse
-from infra.model import namespaces
+from infra.model.base import namespaces
 from infra.plan.bill import per_month
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 

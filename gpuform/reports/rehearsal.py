@@ -12,7 +12,7 @@ from gpuform.reports.tables import QUEUES, build_table, format_amount, format_us
 from gpuform.usage.node_prices import Amount, Machines
 from gpuform.usage.nodes import CPU, MEMORY_GIB
 from gpuform.usage.rehearsal import Load, Outcome, Refusal, Shrink
-from infra.model.labels import HUGE_PAGES
+from infra.model.base.labels import HUGE_PAGES
 
 Part = Table | Text | str
 QUEUE_COLUMNS = (*QUEUES, "USD an hour")

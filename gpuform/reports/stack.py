@@ -20,8 +20,8 @@ from gpuform.stack.preview.effect import Weight
 from gpuform.stack.preview.outcome import Outcome, resource_name, violation_text
 from gpuform.stack.recover.plan import MANUAL, Plan
 from gpuform.usage.health import HealthStatus
-from infra.model import labels
-from infra.model.namespaces import HEALTH
+from infra.model.base import labels
+from infra.model.base.namespaces import HEALTH
 
 
 def require_preflight(stack: str, findings: Iterable[Finding], console: Console) -> None:

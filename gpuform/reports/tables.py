@@ -13,7 +13,7 @@ from rich.text import Text
 from gpuform.reports.fitting import FittingTable
 from gpuform.usage.nodes import Node, Pod
 from gpuform.usage.status import ClusterStatus, PoolStatus
-from infra.model import labels
+from infra.model.base import labels
 from infra.plan.bill import Bill, per_month
 
 if TYPE_CHECKING:

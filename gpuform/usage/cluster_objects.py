@@ -11,7 +11,7 @@ from typing import Any
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from gpuform.usage import queues
 from gpuform.usage.queues import QueueStatus
-from infra.model import labels
+from infra.model.base import labels
 from infra.model.environment import Environment
 
 Json = Mapping[str, Any]

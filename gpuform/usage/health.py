@@ -11,8 +11,8 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
-from infra.model import labels
-from infra.model.namespaces import HEALTH
+from infra.model.base import labels
+from infra.model.base.namespaces import HEALTH
 
 Json = Mapping[str, Any]
 

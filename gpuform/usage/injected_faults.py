@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from infra.model import labels
-from infra.model.xid import DEVICE_PLUGIN_SKIPS
-
-if TYPE_CHECKING:
-    from gpuform.usage.status import ClusterStatus, PoolStatus
+from infra.model.base import labels
+from infra.model.gpu.xid import DEVICE_PLUGIN_SKIPS
 
 Json = Mapping[str, Any]
 
@@ -23,22 +20,6 @@ def injected_faults(nodes: Iterable[Json], every: bool = False) -> dict[str, str
     """What is broken and the commands that clear it, by node name; healthy nodes are left out."""
     lines_by_node = {str(node["metadata"]["name"]): list(_describe_faults(node, every)) for node in nodes}
     return {name: "; ".join(lines) for name, lines in lines_by_node.items() if lines}
-
-
-def faulty_nodes(current: ClusterStatus) -> dict[str, str]:
-    """Nodes that do not offer what was planned because a person broke them."""
-    lacking = [name for pool in current.pools for name in pool.unsettled_nodes]
-    return {name: current.injected_faults[name] for name in lacking if name in current.injected_faults}
-
-
-def unsettled_pools(current: ClusterStatus) -> tuple[PoolStatus, ...]:
-    """Pools that do not offer what was planned, unless a fault set by a person is the only reason."""
-    faulty = faulty_nodes(current).keys()
-    return tuple(
-        pool
-        for pool in current.pools
-        if not pool.settled and not (pool.nodes and faulty >= set(pool.unsettled_nodes))
-    )
 
 
 def _describe_faults(node: Json, every: bool) -> Iterator[str]:

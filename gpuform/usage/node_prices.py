@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuform.usage.nodes import CPU, MEMORY_GIB, Node, Pod
-from infra.model.claims import claimed_parts as parts_of_gpu
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.offer import claimable, unit_parts
-from infra.model.pool import Pool
-from infra.model.prices import PriceList
+from infra.model.pool.allocatable import claimable, unit_parts
+from infra.model.pool.pool import Pool
+from infra.model.workload.claims import claimed_parts as parts_of_gpu
 from infra.plan import cost
 from infra.plan.sharing import resources
 

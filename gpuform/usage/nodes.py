@@ -12,8 +12,25 @@ from typing import Any
 
 from gpuform.kubernetes.pods import condition, sum_requests
 from gpuform.usage.cluster_objects import Claims
-from infra.model import labels
-from infra.model.quantities import quantity, whole_number
+from infra.model.base.labels import (
+    APP_NAME,
+    CAPACITY_TYPE,
+    EFA,
+    ENVIRONMENT,
+    GPU_NOT_READY,
+    GPU_UNHEALTHY,
+    GPU_WAITS_FOR,
+    HUGE_PAGES,
+    INSTANCE_TYPE,
+    NVIDIA_PREFIX,
+    POOL,
+    SIM_DEVICES,
+    SIM_GPU,
+    SIM_GPU_COUNT,
+    SIM_MIG_LAYOUT,
+    ZONE,
+)
+from infra.model.base.quantities import quantity, whole_number
 from infra.plan.magnum import GROUP_LABELS
 
 CPU = "cpu"
@@ -137,7 +154,7 @@ class Pod:
         return {
             key: round(count)
             for key, count in sorted(self.requests.items())
-            if key not in (CPU, MEMORY_GIB, labels.HUGE_PAGES) and not key.startswith(labels.EFA)
+            if key not in (CPU, MEMORY_GIB, HUGE_PAGES) and not key.startswith(EFA)
         }
 
 
@@ -149,9 +166,9 @@ def parse_amounts(resources: Mapping[str, str]) -> dict[str, float]:
             amounts[CPU] = quantity(text)
         elif key == "memory":
             amounts[MEMORY_GIB] = quantity(text) / _GIB
-        elif key == labels.HUGE_PAGES:
+        elif key == HUGE_PAGES:
             amounts[key] = quantity(text) / _GIB
-        elif key.startswith((labels.NVIDIA_PREFIX, labels.EFA)):
+        elif key.startswith((NVIDIA_PREFIX, EFA)):
             amounts[key] = quantity(text)
     return {key: amount for key, amount in sorted(amounts.items()) if amount}
 
@@ -162,24 +179,24 @@ def parse_node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (fr
     node_labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
     conditions = {item["type"]: item["status"] for item in status.get("conditions", [])}
     has, claimed = status.get("allocatable", {}), claims.devices.get(meta["name"], {})
-    gpus = {key: whole_number(has[key]) for key in sorted(has) if key.startswith(labels.NVIDIA_PREFIX)}
+    gpus = {key: whole_number(has[key]) for key in sorted(has) if key.startswith(NVIDIA_PREFIX)}
     spec = raw.get("spec") or {}
     taints = {taint["key"]: taint.get("value", "") for taint in spec.get("taints") or ()}
-    count = notes.get(labels.SIM_GPU_COUNT, "")
+    count = notes.get(SIM_GPU_COUNT, "")
     return Node(
         name=meta["name"],
         uid=meta.get("uid", ""),
         pool=pool_of(node_labels),
-        machine=node_labels.get(labels.INSTANCE_TYPE, ""),
-        zone=node_labels.get(labels.ZONE, ""),
-        capacity=node_labels.get(labels.CAPACITY_TYPE, ""),
+        machine=node_labels.get(INSTANCE_TYPE, ""),
+        zone=node_labels.get(ZONE, ""),
+        capacity=node_labels.get(CAPACITY_TYPE, ""),
         ready=conditions.get("Ready") == "True",
         offers={**parse_amounts(has), **claimed},
-        gpus=int(count) if notes.get(labels.SIM_GPU) and count.isdecimal() else 0,
-        layout=_parse_layout(notes.get(labels.SIM_MIG_LAYOUT, "{}")),
+        gpus=int(count) if notes.get(SIM_GPU) and count.isdecimal() else 0,
+        layout=_parse_layout(notes.get(SIM_MIG_LAYOUT, "{}")),
         labels=node_labels,
         allocatable={**gpus, **claimed},
-        waits_for=(notes.get(labels.GPU_WAITS_FOR) or _UNREPORTED) if labels.GPU_NOT_READY in taints else "",
+        waits_for=(notes.get(GPU_WAITS_FOR) or _UNREPORTED) if GPU_NOT_READY in taints else "",
         closed=", ".join(["cordoned"] * bool(spec.get("unschedulable")) + list(_closing_taints(taints))),
     )
 
@@ -196,9 +213,9 @@ def _parse_layout(annotation: str) -> dict[str, tuple[str, ...]]:
 
 def _closing_taints(taints: Mapping[str, str]) -> Iterator[str]:
     for key, value in taints.items():
-        if key == labels.GPU_UNHEALTHY:
+        if key == GPU_UNHEALTHY:
             yield f"out of use: {value}".removesuffix(": ")
-        elif key == labels.GPU_NOT_READY:
+        elif key == GPU_NOT_READY:
             yield "its GPUs are not proven yet"
 
 
@@ -214,22 +231,22 @@ def with_usage(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Node, ...]:
 
 def pool_of(tags: Mapping[str, str]) -> str:
     """The node's pool by its labels, or its Magnum node group: the default workers belong to no pool."""
-    return tags.get(labels.POOL) or next((tags[key] for key in GROUP_LABELS.values() if key in tags), "")
+    return tags.get(POOL) or next((tags[key] for key in GROUP_LABELS.values() if key in tags), "")
 
 
 def parse_pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa: B008  (frozen)
     """The record of a Pod; a workload's pod is recognised by its environment label."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     pod_labels = meta.get("labels", {})
-    is_own = pod_labels.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in pod_labels
+    is_own = pod_labels.get(ENVIRONMENT) == environment and APP_NAME in pod_labels
     requests = sum_requests(spec, lambda container: parse_amounts(requests_of(container)))
     requests.update(claims.requested_by(raw))
-    device_ids = (meta.get("annotations") or {}).get(labels.SIM_DEVICES, "")
+    device_ids = (meta.get("annotations") or {}).get(SIM_DEVICES, "")
     trouble = _reason_and_message(status)
     return Pod(
         namespace=meta["namespace"],
         name=meta["name"],
-        workload=pod_labels[labels.APP_NAME] if is_own else "",
+        workload=pod_labels[APP_NAME] if is_own else "",
         node=spec.get("nodeName", ""),
         phase=status.get("phase", "Pending"),
         requests=dict(requests),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpuform.kubernetes.pods import condition, queued_object
+from infra.model.base.quantities import whole_number
 from infra.model.environment import Environment
-from infra.model.quantities import whole_number
-from infra.model.queues import Team
+from infra.model.workload.queues import Team
 from infra.plan.queues import flavor_name, flavored_pools
 
 KINDS = ("clusterqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io")

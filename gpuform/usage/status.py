@@ -12,12 +12,13 @@ from gpuform.usage.cluster_objects import Claims
 from gpuform.usage.injected_faults import injected_faults
 from gpuform.usage.nodes import Node, Pod, parse_node, parse_pod, with_usage
 from gpuform.usage.queues import QueueStatus
-from infra.model import labels, namespaces, offer
+from infra.model.base import labels, namespaces
 from infra.model.environment import Environment
-from infra.model.monitoring import NAMESPACE as MONITORING
-from infra.model.offer import claimable, node_gpus
-from infra.model.pool import Pool
-from infra.model.sharing import Mig, Mps, TimeSlicing
+from infra.model.platform.monitoring import NAMESPACE as MONITORING
+from infra.model.pool import allocatable
+from infra.model.pool.allocatable import claimable, node_gpus
+from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import Mig, Mps, TimeSlicing
 from infra.plan.sharing import resources
 
 _OF_NODES = ("name", "ready", "allocatable", "used", "waits_for")
@@ -158,7 +159,7 @@ def _unassigned_nodes(env: Environment, nodes: Iterable[Node]) -> Iterator[tuple
 def _sharing_detail(pool: Pool) -> str:
     sharing = pool.sharing
     if isinstance(sharing, Mps):
-        return f"{sharing.replicas} per GPU, {offer.mps_memory_mib(pool)} MiB each"
+        return f"{sharing.replicas} per GPU, {allocatable.mps_memory_mib(pool)} MiB each"
     if isinstance(sharing, TimeSlicing):
         return f"{sharing.replicas} per GPU"
     layout = ", ".join(f"{count}x {profile}" for profile, count in sorted((pool.layout or {}).items()))
@@ -205,3 +206,19 @@ def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolSta
 def _planned(env: Environment, pool: Pool, gpus: int | None) -> dict[str, int]:
     """What a node with this many GPUs should offer; the largest if the number is unknown."""
     return resources(env, pool, pool.gpu_counts[-1] if gpus is None else gpus) | claimable(pool)
+
+
+def faulty_nodes(current: ClusterStatus) -> dict[str, str]:
+    """Nodes that do not offer what was planned because a person broke them."""
+    lacking = [name for pool in current.pools for name in pool.unsettled_nodes]
+    return {name: current.injected_faults[name] for name in lacking if name in current.injected_faults}
+
+
+def unsettled_pools(current: ClusterStatus) -> tuple[PoolStatus, ...]:
+    """Pools that do not offer what was planned, unless a fault set by a person is the only reason."""
+    faulty = faulty_nodes(current).keys()
+    return tuple(
+        pool
+        for pool in current.pools
+        if not pool.settled and not (pool.nodes and faulty >= set(pool.unsettled_nodes))
+    )

@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.model.aws import AwsCluster
-from infra.model.base import ClusterModel, option, required
-from infra.model.host_values import ContextName, FilePath
-from infra.model.hosts import HostsCluster
-from infra.model.openstack import OpenstackCluster
+from infra.model.aws.cluster import AwsCluster
+from infra.model.base.fields import ClusterModel, option, required
+from infra.model.hosts.cluster import ContextName, FilePath, HostsCluster
+from infra.model.openstack.cluster import OpenstackCluster
 
 
 class EmbeddedCluster(ClusterModel):

@@ -6,28 +6,27 @@ from typing import Annotated, Any
 
 from pydantic import PrivateAttr, ValidationInfo, model_validator
 
-from infra.model import addresses, environment_checks, offer, operator, registries, unused
-from infra.model.aws import AwsCluster
-from infra.model.aws_network import OwnNetwork
-from infra.model.base import Model, each_once, option, required
+from infra.model.aws.cluster import AwsCluster
+from infra.model.aws.network import OwnNetwork
+from infra.model.base.fields import Model, Name, each_once, option, required
+from infra.model.base.prices import Cost
+from infra.model.base.registries import Mirror, Source, mirrored_image
 from infra.model.clusters import Cluster, EmbeddedCluster, ExistingCluster
-from infra.model.health import Health
-from infra.model.hosts import NVIDIA_RUNTIME, HostsCluster
-from infra.model.machines import BUILT_IN, Catalogue, Machine, catalogue_of
-from infra.model.monitoring import Monitoring
-from infra.model.openstack import OpenstackCluster
-from infra.model.operator import GpuOperatorSpec, Ownership
-from infra.model.own_gpu import GpuKey, OwnGpu
-from infra.model.own_machines import MachineKey, OwnMachine
-from infra.model.pool import Pool
-from infra.model.prices import Cost
-from infra.model.queues import Queues
-from infra.model.registries import Mirror, Source
-from infra.model.scheduling import Namespace, PriorityName, PriorityValue, Scheduling
-from infra.model.serving import KServe
-from infra.model.state import State
-from infra.model.values import Name
-from infra.model.workload import InferenceWorkload, Workload
+from infra.model.gpu.machines import BUILT_IN, Catalogue, Machine, catalogue_of
+from infra.model.gpu.own import GpuKey, MachineKey, OwnGpu, OwnMachine
+from infra.model.hosts.cluster import NVIDIA_RUNTIME, HostsCluster
+from infra.model.openstack.cluster import OpenstackCluster
+from infra.model.platform import operator, unused
+from infra.model.platform.health import Health
+from infra.model.platform.monitoring import Monitoring
+from infra.model.platform.operator import GpuOperatorSpec, Ownership
+from infra.model.platform.scheduling import Namespace, PriorityName, PriorityValue, Scheduling
+from infra.model.platform.state import State
+from infra.model.pool import addresses, allocatable
+from infra.model.pool.pool import Pool
+from infra.model.workload.queues import Queues
+from infra.model.workload.serving import KServe
+from infra.model.workload.workload import InferenceWorkload, Workload
 
 MAX_POOLS = 200
 """Our choice, for a bounded time; EKS allows 30 managed node groups by default [EKS, service quotas]."""
@@ -81,9 +80,8 @@ class Environment(Model):
     _catalogue: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
 
     @model_validator(mode="after")
-    def _check_consistency(self, info: ValidationInfo) -> Environment:
+    def _set_catalogue(self, info: ValidationInfo) -> Environment:
         self._catalogue = catalogue_of(info)
-        environment_checks.check(self)
         return self
 
     @property
@@ -91,12 +89,12 @@ class Environment(Model):
         """The GPUs and machines that it may name: the built-in ones and its own."""
         return self._catalogue
 
-    def strategy(self, pool: Pool) -> offer.MigStrategy:
+    def strategy(self, pool: Pool) -> allocatable.MigStrategy:
         """MIG strategy of the pool's nodes: the pool's own, or the operator's."""
-        return offer.pool_strategy(self.gpu_operator.mig_strategy, pool)
+        return allocatable.pool_strategy(self.gpu_operator.mig_strategy, pool)
 
     @property
-    def operator_strategy(self) -> offer.MigStrategy | None:
+    def operator_strategy(self) -> allocatable.MigStrategy | None:
         """The MIG strategy that all pools with GPUs share; None if they differ.
 
         If they differ, the operator must not set one: NVIDIA's device plugin gets the operator's as an
@@ -199,11 +197,6 @@ class Environment(Model):
         """Whether a MIG manager cuts GPUs by node labels and a ConfigMap."""
         return self.ownership.mig == "operator"
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Accepted settings that are not advisable: path, fact and remedy of each."""
-        return environment_checks.warnings(self)
-
     def resolved(self) -> dict[str, Any]:
         """Equivalent input with every default, without fields that have no effect on this kind of cluster."""
         exclude: Any = {
@@ -222,7 +215,7 @@ class Environment(Model):
 
     def image(self, name: str) -> str:
         """The name by which the cluster pulls an image: in its registry's mirror, if there is one."""
-        return registries.mirrored_image(name, self.registries)
+        return mirrored_image(name, self.registries)
 
     def ami(self, pool: Pool) -> str:
         """The pinned image of the pool's nodes, an AMI id or a dated alias; AWS only."""

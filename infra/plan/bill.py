@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.model.prices import HOURS_PER_MONTH, PriceList
+from infra.model.base.prices import HOURS_PER_MONTH, PriceList
 
 
 @dataclass(frozen=True)

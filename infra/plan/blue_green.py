@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model import labels
+from infra.model.base import labels
 
 Manifest = dict[str, Any]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from infra import versions
-from infra.model import registries
+from infra.model.base import registries
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
 from infra.plan import templates

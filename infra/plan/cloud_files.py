@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool.pool import Pool
 from infra.plan import eks, iam, karpenter, magnum, magnum_guards, node_class, node_groups, sharing, user_data
 from infra.plan.charts import ChartRelease
 from infra.plan.device_plugin import efa_release

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra.facts import EKS_VERSIONS
-from infra.model import claims, labels, offer
-from infra.model.aws import AwsCluster
-from infra.model.aws_network import ExistingNetwork
-from infra.model.elastic import CAPACITY_TYPES, Capacity
+from infra.model.aws.cluster import AwsCluster
+from infra.model.aws.network import ExistingNetwork
+from infra.model.base import labels
+from infra.model.base.prices import HOURS_PER_MONTH, OtherPrices, PriceList
 from infra.model.environment import Environment
-from infra.model.machines import Machine
-from infra.model.openstack import OpenstackCluster
-from infra.model.pool import Pool
-from infra.model.prices import HOURS_PER_MONTH, OtherPrices, PriceList
+from infra.model.gpu.machines import Machine
+from infra.model.openstack.cluster import OpenstackCluster
+from infra.model.pool import allocatable
+from infra.model.pool.elastic import CAPACITY_TYPES, Capacity
+from infra.model.pool.pool import Pool
+from infra.model.workload import claims
 from infra.plan import eks, magnum, node_class, node_groups
 from infra.plan.bill import Bill, Line
 
@@ -81,7 +83,7 @@ def _pool_line(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
         factor = _price_factor(env, capacity, notes)
         strategy = env.strategy(pool)
         counts = {
-            machine: offer.max_nodes(strategy, pool, machine) if pool.elastic else pool.nodes or 0
+            machine: allocatable.max_nodes(strategy, pool, machine) if pool.elastic else pool.nodes or 0
             for machine in machines
         }
         if pool.elastic:
@@ -159,7 +161,7 @@ def _unit_prices(env: Environment, pool: Pool, gpus: int, node: float) -> dict[s
         return {}
     gpu = node / gpus
     prices = {"GPU": gpu}
-    for resource, part in offer.unit_parts(env.strategy(pool), pool).items():
+    for resource, part in allocatable.unit_parts(env.strategy(pool), pool).items():
         if resource != labels.NVIDIA_GPU or part != 1:
             prices[resource] = gpu * part
     prices |= {profile: gpu * part for profile, part in claims.claimed_parts(pool).items()}

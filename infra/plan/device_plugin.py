@@ -8,10 +8,11 @@ it runs on nodes that a pool's label marks as having GPUs.
 from __future__ import annotations
 
 from infra import versions
-from infra.model import labels, operator_checks
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.hosts import NVIDIA_RUNTIME, HostsCluster
-from infra.model.monitoring import Monitoring
+from infra.model.hosts.cluster import NVIDIA_RUNTIME, HostsCluster
+from infra.model.platform import installed
+from infra.model.platform.monitoring import Monitoring
 from infra.plan import gpu_operator, scraping, sharing, startup
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, own_labels
@@ -29,7 +30,7 @@ _CONFIG_FOLDER = "/etc/gpuform"
 def release(env: Environment) -> ChartRelease:
     """The release on this cluster: NVIDIA's chart, or ours with stand-ins for simulated nodes."""
     repository = env.gpu_operator.repository or versions.DEVICE_PLUGIN_REPOSITORY
-    version, target = operator_checks.chart_version(env.gpu_operator), (sharing.NAMESPACE, NAME)
+    version, target = installed.chart_version(env.gpu_operator), (sharing.NAMESPACE, NAME)
     return plan_release(env, NAME, repository, version, target, values(env), simulated="device-plugin-sim")
 
 

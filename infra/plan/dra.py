@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from infra import versions
-from infra.model import claims, labels
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.gpu_choice import GpuNeed
-from infra.model.pool import Pool
-from infra.model.workload import Workload
+from infra.model.gpu.choice import GpuNeed
+from infra.model.pool.pool import Pool
+from infra.model.workload import claims
+from infra.model.workload.workload import Workload
 from infra.plan import sharing, startup
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.manifest import Manifest, label_in, manifest, node_affinity

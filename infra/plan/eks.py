@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra import versions
-from infra.model.aws import AwsCluster
-from infra.model.aws_network import ExistingNetwork
+from infra.model.aws.cluster import AwsCluster
+from infra.model.aws.network import ExistingNetwork
 from infra.model.environment import Environment
 from infra.plan import gpu_operator, karpenter, node_groups
 from infra.plan.charts import ChartRelease, Values, plan_release

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from infra import versions
-from infra.model import driver_upgrade, labels, operator_checks, relayout
+from infra.model.base import labels
+from infra.model.base.quantities import version_numbers
 from infra.model.environment import Environment
-from infra.model.operator import Drain
-from infra.model.quantities import version_numbers
+from infra.model.placement import driver_upgrade
+from infra.model.platform import installed
+from infra.model.platform.operator import Drain
+from infra.model.pool import reset
 from infra.plan import scraping, sharing, startup
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.manifest import tolerate, unique
@@ -21,7 +24,7 @@ _FIRST_PLAIN_TAG = (1, 18)
 def release(env: Environment) -> ChartRelease:
     """The release on this cluster: NVIDIA's chart, or ours with stand-ins for simulated nodes."""
     repository = env.gpu_operator.repository or versions.GPU_OPERATOR_REPOSITORY
-    version = operator_checks.chart_version(env.gpu_operator)
+    version = installed.chart_version(env.gpu_operator)
     target = sharing.NAMESPACE, "gpu-operator"
     return plan_release(
         env, target[1], repository, version, target, values(env), simulated="gpu-operator-sim"
@@ -31,7 +34,7 @@ def release(env: Environment) -> ChartRelease:
 def values(env: Environment) -> Values:
     """Chart values that differ from the chart's defaults, or are pinned.
 
-    What the operator owns decides them: infra/model/operator.py.
+    What the operator owns decides them: infra/model/platform/operator.py.
     """
     tolerations = gpu_tolerations(env)
     system = system_tolerations(env)
@@ -84,7 +87,7 @@ def gpu_tolerations(env: Environment) -> list[Toleration]:
 
 def driver_version(env: Environment) -> str:
     """Version of the operator's driver: one for all nodes."""
-    return operator_checks.driver_version(env.gpu_operator, env.pools)
+    return installed.driver_version(env.gpu_operator, env.pools)
 
 
 def _acknowledged(env: Environment) -> Values:
@@ -175,7 +178,7 @@ def _mig_manager(env: Environment) -> Values:
     config_map = sharing.mig_parted_config_map(env)
     if config_map is None:
         return {"enabled": False}
-    reboots = relayout.rebooting_pools(env.cluster.kind, env.pools)
+    reboots = reset.rebooting_pools(env.cluster.kind, env.pools)
     return {
         "enabled": True,
         "config": {"name": config_map["metadata"]["name"], "default": sharing.MIG_DISABLED},

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.namespaces import HEALTH
+from infra.model.base.quantities import seconds
 from infra.model.environment import Environment
-from infra.model.monitoring import PROMETHEUS_URL, RELEASE
-from infra.model.namespaces import HEALTH
-from infra.model.quantities import seconds
+from infra.model.platform.monitoring import PROMETHEUS_URL, RELEASE
 from infra.plan import startup
 from infra.plan.manifest import Manifest, manifest, rbac_rule
 from infra.plan.program import Program

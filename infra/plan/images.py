@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from infra.model.base.registries import full_name
 from infra.model.environment import Environment
-from infra.model.registries import full_name
 from infra.plan import (
     charts,
     device_plugin,

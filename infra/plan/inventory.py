@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.model import drivers, host_checks
 from infra.model.environment import Environment
-from infra.model.hosts import Driver, Host, HostsCluster, Repository
-from infra.model.pool import Pool
+from infra.model.gpu.drivers import branch, needs_fabric_manager
+from infra.model.hosts.cluster import Driver, Host, HostsCluster, Repository
+from infra.model.platform import installed
+from infra.model.pool.pool import Pool
 from infra.plan import sharing
 
 Variables = dict[str, Any]
@@ -127,14 +128,14 @@ def _gpu_variables(env: Environment, pool: Pool, keys: Keys) -> Variables:
 
 
 def _driver_variables(cluster: HostsCluster, pool: Pool, keys: Keys) -> Variables:
-    driver, gpu = host_checks.driver_of(cluster, pool), pool.gpus[0]
+    driver, gpu = installed.driver_of(cluster, pool), pool.gpus[0]
     runfile = driver.runfile
     return {
         "nvidia_driver_source": driver.source,
         "nvidia_driver_version": driver.version,
-        "nvidia_driver_branch": str(drivers.branch(driver.version)),
-        "nvidia_driver_modules": host_checks.kernel_modules(driver, gpu),
-        "nvidia_driver_fabricmanager": drivers.needs_fabric_manager(gpu, pool.gpu_count),
+        "nvidia_driver_branch": str(branch(driver.version)),
+        "nvidia_driver_modules": installed.kernel_modules(driver, gpu),
+        "nvidia_driver_fabricmanager": needs_fabric_manager(gpu, pool.gpu_count),
         "nvidia_driver_product": gpu.device,
         "nvidia_driver_count": pool.gpu_count,
         "nvidia_driver_repository": _repository(driver.repository, keys),

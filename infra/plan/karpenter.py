@@ -21,13 +21,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model import elastic, labels
-from infra.model.elastic import DISRUPTION, Capacity, Disruption
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.gpu import GPUS
-from infra.model.machines import MACHINES
-from infra.model.pool import Pool
-from infra.model.sharing import Exclusive
+from infra.model.gpu.machines import MACHINES
+from infra.model.gpu.models import GPUS
+from infra.model.pool import elastic
+from infra.model.pool.elastic import DISRUPTION, Capacity, Disruption
+from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import Exclusive
 from infra.plan import mig_parted, sharing, startup
 from infra.plan.manifest import Manifest, label_in, manifest, own_labels
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from infra import versions
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.namespaces import CERT_MANAGER, KSERVE
 from infra.model.environment import Environment
-from infra.model.namespaces import CERT_MANAGER, KSERVE
-from infra.model.serving import FORMATS, MODEL_MOUNT, ServedModel
-from infra.model.workload import InferenceWorkload
+from infra.model.workload.serving import FORMATS, MODEL_MOUNT, ServedModel
+from infra.model.workload.workload import InferenceWorkload
 from infra.plan import gpu_operator
 from infra.plan.charts import ChartRelease, plan_release
 from infra.plan.manifest import Manifest, manifest

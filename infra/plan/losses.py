@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model.aws_network import OwnNetwork
-from infra.model.base import Model
+from infra.model.aws.network import OwnNetwork
+from infra.model.base.fields import Model
 from infra.model.environment import Environment
-from infra.model.monitoring import CLAIM, NAMESPACE
-from infra.model.pool import Pool
-from infra.model.workload import NotebookWorkload
+from infra.model.platform.monitoring import CLAIM, NAMESPACE
+from infra.model.pool.pool import Pool
+from infra.model.workload.workload import NotebookWorkload
 from infra.plan import magnum_guards, node_groups, notebooks, quotas
 
 Fixed = dict[str, Any]

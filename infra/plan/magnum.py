@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model import capi_checks
 from infra.model.environment import Environment
-from infra.model.magnum_changes import UPGRADING_DRIVERS
-from infra.model.openstack import AUTOSCALER_LABEL, GPU_LABEL, SCALING_DRIVERS, OpenstackCluster
-from infra.model.pool import Pool
+from infra.model.openstack.changes import UPGRADING_DRIVERS
+from infra.model.openstack.cluster import (
+    AUTOSCALER_LABEL,
+    GPU_LABEL,
+    SCALING_DRIVERS,
+    OpenstackCluster,
+    is_enabled,
+)
+from infra.model.pool.pool import Pool
 
 Arguments = dict[str, Any]
 
@@ -73,7 +78,7 @@ def node_group(env: Environment, pool: Pool) -> Arguments:
     Magnum's default minimum, 0, which it refuses (magnum-capi-helm, ``_get_autoscale_values``).
     """
     declared = pool.openstack_settings
-    is_autoscaled = cluster_of(env).driver == "capi" and capi_checks.is_enabled(labels(env))
+    is_autoscaled = cluster_of(env).driver == "capi" and is_enabled(labels(env))
     return _without_none(
         name=pool.name,
         docker_volume_size=declared.docker_volume_gib,

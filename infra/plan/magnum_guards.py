@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.model import magnum_changes
 from infra.model.environment import Environment
-from infra.model.magnum_changes import Change, Mode
-from infra.model.pool import Pool
+from infra.model.openstack import changes
+from infra.model.openstack.changes import Change, Mode
+from infra.model.pool.pool import Pool
 from infra.plan import magnum
 
 Fixed = dict[str, Any]
@@ -61,10 +61,10 @@ def cluster_guard(env: Environment) -> GuardInputs:
         name="cluster",
         subject="the cluster",
         prefix="",
-        fixed={"name": env.name, **_fixed_values(magnum_changes.CLUSTER, "replace", body, "cluster.")},
+        fixed={"name": env.name, **_fixed_values(changes.CLUSTER, "replace", body, "cluster.")},
         template=None
         if magnum.upgrades(env)
-        else _fixed_values(magnum_changes.CLUSTER, "by_upgrade", body, "cluster."),
+        else _fixed_values(changes.CLUSTER, "by_upgrade", body, "cluster."),
         allow="cluster.allow_replace",
         allowed=declared.allow_replace,
         lost=_lost_with_cluster(env),
@@ -81,7 +81,7 @@ def pool_guard(env: Environment, pool: Pool) -> GuardInputs:
         name=f"pool-{pool.name}",  # a pool may be called cluster
         subject=f"node group {pool.name}",
         prefix=prefix,
-        fixed=_fixed_values(magnum_changes.POOL, "replace", body),
+        fixed=_fixed_values(changes.POOL, "replace", body),
         template=None,
         allow=f"{prefix}openstack.allow_replace",
         allowed=settings.allow_replace,

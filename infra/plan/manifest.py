@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from infra.model import labels
+from infra.model.base import labels
 from infra.model.environment import Environment
 
 Manifest = dict[str, Any]
@@ -23,7 +23,7 @@ def manifest(kind: str, metadata: Manifest, api: str = "v1", **content: Any) -> 
 
 
 def own_labels(env: Environment, **others: str) -> dict[str, str]:
-    """Labels of every object of the stack; ``others`` by the names of ``infra.model.labels``."""
+    """Labels of every object of the stack; ``others`` by the names of ``infra.model.base.labels``."""
     base = {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
     return base | {getattr(labels, name): value for name, value in others.items()}
 

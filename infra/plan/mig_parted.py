@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from infra.model import layouts
-from infra.model.gpu import Gpu
-from infra.model.layouts import resolve
-from infra.model.pool import Pool
-from infra.model.sharing import Dra, Mig
-from infra.model.values import short_digest
+from infra.model.base.fields import short_digest
+from infra.model.gpu.models import Gpu
+from infra.model.pool import mig_config
+from infra.model.pool.layouts import resolve
+from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import Dra, Mig
 
 Manifest = dict[str, Any]
 Entries = list[Manifest]
@@ -20,10 +20,10 @@ Entries = list[Manifest]
 def config(pools: Iterable[Pool]) -> Manifest | None:
     """The pools' layouts in mig-parted's own format; None without a MIG-capable GPU."""
     pools = list(pools)
-    names: dict[str, dict[str, Entries]] = {layouts.DISABLED: {}}
+    names: dict[str, dict[str, Entries]] = {mig_config.DISABLED: {}}
     for pool in pools:
-        name = layouts.config_name(pool)
-        if name is not None and name != layouts.DISABLED:
+        name = mig_config.config_name(pool)
+        if name is not None and name != mig_config.DISABLED:
             for gpu in pool.gpus:
                 names.setdefault(name, {})[gpu.device_filter] = _mig_entries(gpu, pool)
     if not any(gpu.mig_capable for pool in pools for gpu in pool.gpus):
@@ -40,7 +40,7 @@ def content(pool: Pool) -> str | None:
 
 
 def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
-    devices = layouts.mig_devices(pool)
+    devices = mig_config.mig_devices(pool)
     layout = pool.sharing.layout if isinstance(pool.sharing, Mig | Dra) else None
     slices = dict(sorted(resolve(gpu, layout).items()))
     if devices is None:

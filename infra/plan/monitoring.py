@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from infra import versions
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.namespaces import KUEUE
+from infra.model.base.quantities import memory_bytes
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
-from infra.model.monitoring import (
+from infra.model.platform.monitoring import (
     LONG_RETENTION,
     NAMESPACE,
     RELEASE,
@@ -26,8 +28,6 @@ from infra.model.monitoring import (
     Monitoring,
     RemoteWrite,
 )
-from infra.model.namespaces import KUEUE
-from infra.model.quantities import memory_bytes
 from infra.plan import gpu_operator, scraping, sharing, templates
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.dashboards import dashboards

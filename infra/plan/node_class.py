@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model import images, labels
-from infra.model.aws import AwsCluster
-from infra.model.aws_network import OwnNetwork
+from infra.model.aws import images
+from infra.model.aws.cluster import AwsCluster
+from infra.model.aws.network import OwnNetwork
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool.pool import Pool
 from infra.plan import karpenter, node_groups, user_data
 from infra.plan.manifest import Manifest, manifest
 

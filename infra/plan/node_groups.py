@@ -7,10 +7,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from infra.model import images, labels
-from infra.model.aws import AwsCluster
+from infra.model.aws import images
+from infra.model.aws.cluster import AwsCluster
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool.pool import Pool
 from infra.plan import sharing, startup, user_data
 
 SYSTEM = "system"

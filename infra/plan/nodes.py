@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model import labels, operator_checks, relayout
+from infra.model.base import labels
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
-from infra.model.gpu import Gpu
-from infra.model.machines import Machine
-from infra.model.node_resources import PODS_PER_NODE, NodeResources, huge_pages_mib
-from infra.model.pool import Pool
+from infra.model.gpu.machines import Machine
+from infra.model.gpu.models import Gpu
+from infra.model.placement.node_resources import PODS_PER_NODE, NodeResources, huge_pages_mib
+from infra.model.platform import installed
+from infra.model.pool import reset
+from infra.model.pool.pool import Pool
 from infra.plan import sharing
 
 CONTAINER_RUNTIME = "containerd://2.3.4"
@@ -30,7 +32,7 @@ def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
     names = (f"{pool.name}-{index}" for index in range(pool.nodes or 0))
     nodes = tuple(_with_taints(bare_node(env, pool, machine, name, pool_labels), taints) for name in names)
     if pool.gpus and env.ownership.driver != "operator":
-        driver = operator_checks.driver_version(env.gpu_operator, [pool])
+        driver = installed.driver_version(env.gpu_operator, [pool])
         for item in nodes:
             item["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver
     return nodes
@@ -97,7 +99,7 @@ def bare_node(
 ) -> dict[str, Any]:
     """A node of that machine type without the platform; ``creator_labels``: those that its creator sets."""
     huge_pages = huge_pages_mib(pool) if pool else 0
-    resettable = pool is not None and relayout.can_reset(env.cluster.kind, pool)
+    resettable = pool is not None and reset.can_reset(env.cluster.kind, pool)
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.namespaces import CULLER
 from infra.model.environment import Environment
-from infra.model.namespaces import CULLER
-from infra.model.workload import NotebookWorkload
-from infra.model.workload_base import IDLE_SECONDS, SETTINGS
+from infra.model.workload.base import IDLE_SECONDS, SETTINGS
+from infra.model.workload.workload import NotebookWorkload
 from infra.plan.manifest import Manifest, cluster_ip_service, manifest, rbac_rule, volume_claim
 from infra.plan.program import Program
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.fields import short_digest
 from infra.model.environment import Environment
-from infra.model.pool import Pool
-from infra.model.values import short_digest
+from infra.model.pool.pool import Pool
 from infra.plan import magnum, mig_parted, sharing, startup
 from infra.plan.manifest import Manifest, rbac_rule
 from infra.plan.program import Program

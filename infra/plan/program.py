@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import versions
-from infra.model import labels
+from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import gpu_operator, sharing
 from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, own_labels

@@ -11,15 +11,17 @@ CPU, memory, huge pages and adapters are not limited by teams; a node's room for
 from __future__ import annotations
 
 from infra import versions
-from infra.model import labels, offer, queue_limits
+from infra.model.base import labels
+from infra.model.base.fields import short_digest
+from infra.model.base.guard_names import KUEUE_API, KUEUE_RELEASE
+from infra.model.base.namespaces import KUEUE
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
-from infra.model.losses import KUEUE_API, KUEUE_RELEASE
-from infra.model.namespaces import KUEUE
-from infra.model.pool import Pool
-from infra.model.queue_limits import Limit, Limits
-from infra.model.queues import Queues, Team
-from infra.model.values import short_digest
+from infra.model.placement import queue_limits
+from infra.model.placement.queue_limits import Limit, Limits
+from infra.model.pool import allocatable
+from infra.model.pool.pool import Pool
+from infra.model.workload.queues import Queues, Team
 from infra.plan import gpu_operator, serving, sharing
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.manifest import Manifest, label_in, manifest, own_labels
@@ -75,7 +77,7 @@ def configuration(env: Environment, queues: Queues) -> Manifest:
     """
     namespaces = sorted(space for team in queues.teams for space in team.namespaces)
     resources: Manifest = {"excludeResourcePrefixes": list(NOT_COUNTED)}
-    classes = sorted({name for pool in flavored_pools(env) for name in offer.claimable(pool)})
+    classes = sorted({name for pool in flavored_pools(env) for name in allocatable.claimable(pool)})
     if classes:
         resources["deviceClassMappings"] = [{"name": name, "deviceClassNames": [name]} for name in classes]
     config: Manifest = {

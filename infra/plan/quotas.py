@@ -15,11 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra import versions
-from infra.model import gpu_matching, labels, offer, quotas
-from infra.model.aws import AwsCluster
-from infra.model.environment import Environment
-from infra.model.monitoring import NAMESPACE as MONITORING
-from infra.model.namespaces import (
+from infra.model.aws.cluster import AwsCluster
+from infra.model.base import labels
+from infra.model.base.namespaces import (
     BUILT_IN,
     CERT_MANAGER,
     CULLER,
@@ -31,9 +29,14 @@ from infra.model.namespaces import (
     SCHEDULER,
     TRIAL,
 )
-from infra.model.pool import Pool
-from infra.model.quantities import version_numbers
-from infra.model.scheduling import PLACEHOLDER_VALUE
+from infra.model.base.quantities import version_numbers
+from infra.model.environment import Environment
+from infra.model.placement import quotas
+from infra.model.platform.monitoring import NAMESPACE as MONITORING
+from infra.model.platform.scheduling import PLACEHOLDER_VALUE
+from infra.model.pool import allocatable
+from infra.model.pool.pool import Pool
+from infra.model.workload import matching
 from infra.plan import notebooks, sharing, startup
 from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, own_labels
 
@@ -126,7 +129,7 @@ def _pool_placeholders(env: Environment, pool: Pool) -> Iterator[Manifest]:
     """
     assert pool.spare is not None
     resources = sharing.resources(env, pool, pool.gpu_counts[0])
-    one_per_pod = {name: number for name, number in resources.items() if offer.one_per_pod(pool, name)}
+    one_per_pod = {name: number for name, number in resources.items() if allocatable.one_per_pod(pool, name)}
     together = {name: number for name, number in resources.items() if name not in one_per_pod}
     if together:
         yield _placeholder(env, pool, f"spare-{pool.name}", together, pool.spare)
@@ -191,5 +194,5 @@ def _workload_images(env: Environment, pool: Pool) -> list[str]:
     if version_numbers(env.cluster.version) < _FIRST_WITH_IMAGE_VOLUMES:
         return []
     strategy = env.gpu_operator.mig_strategy
-    works = (work for work in env.workloads if pool in gpu_matching.pools_of(strategy, env.pools, work))
+    works = (work for work in env.workloads if pool in matching.pools_of(strategy, env.pools, work))
     return sorted({env.image(work.image) for work in works})

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from infra import versions
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.namespaces import TRIAL
 from infra.model.environment import Environment
-from infra.model.namespaces import TRIAL
 from infra.plan import device_plugin, gpu_operator, sharing, startup
 from infra.plan.manifest import Manifest, rbac_rule
 from infra.plan.program import Program

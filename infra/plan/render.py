@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from infra.model import offer
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.hosts import HostsCluster
-from infra.model.prices import PriceList
+from infra.model.hosts.cluster import HostsCluster
+from infra.model.pool import allocatable
 from infra.plan import (
     cloud_files,
     cost,
@@ -107,7 +107,7 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
         "taints": sharing.pool_taints(env, pool),
         "offered": sharing.summary(env, pool),
     }
-    claimable = offer.claimable(pool)
+    claimable = allocatable.claimable(pool)
     if claimable:
         fields["claimable"] = claimable
     if pool.selector is not None:
@@ -116,7 +116,7 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
         fields["hosts"] = [host.name for host in pool.hosts]
     if pool.gpus and env.operator_strategy is None:
         fields["mig_strategy"] = env.strategy(pool)
-    memory = offer.mps_memory_mib(pool)
+    memory = allocatable.mps_memory_mib(pool)
     if memory is not None:
         fields["mps"] = {"memory_mib_per_client": memory}
     mig = sharing.mig_config_name(pool)

@@ -11,14 +11,14 @@ of pods stays.
 from __future__ import annotations
 
 from infra import versions
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.namespaces import KEDA
+from infra.model.base.quantities import seconds
 from infra.model.environment import Environment
-from infra.model.monitoring import PROMETHEUS_URL
-from infra.model.monitoring import RELEASE as MONITORED
-from infra.model.namespaces import KEDA
-from infra.model.quantities import seconds
-from infra.model.serving import Scale
-from infra.model.workload import InferenceWorkload, Workload
+from infra.model.platform.monitoring import PROMETHEUS_URL
+from infra.model.platform.monitoring import RELEASE as MONITORED
+from infra.model.workload.serving import Scale
+from infra.model.workload.workload import InferenceWorkload, Workload
 from infra.plan import gpu_operator
 from infra.plan.charts import ChartRelease, plan_release
 from infra.plan.manifest import Manifest, manifest

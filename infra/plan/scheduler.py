@@ -11,12 +11,13 @@ there is no Deployment.
 from __future__ import annotations
 
 from infra import versions
-from infra.model import labels, offer
-from infra.model.aws import AwsCluster
+from infra.model.aws.cluster import AwsCluster
+from infra.model.base import labels
+from infra.model.base.namespaces import SCHEDULER
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
-from infra.model.namespaces import SCHEDULER
-from infra.model.openstack import OpenstackCluster
+from infra.model.openstack.cluster import OpenstackCluster
+from infra.model.pool import allocatable
 from infra.plan import sharing
 from infra.plan.manifest import CONFINED, Manifest, manifest, rbac_rule
 from infra.plan.program import Program
@@ -70,7 +71,7 @@ def configuration(env: Environment) -> Manifest:
 def gpu_resources(env: Environment) -> tuple[str, ...]:
     """Every extended resource that a pool offers, sorted."""
     strategy = env.gpu_operator.mig_strategy
-    return tuple(sorted({name for pool in env.pools for name in offer.gpu_resources(strategy, pool)}))
+    return tuple(sorted({name for pool in env.pools for name in allocatable.gpu_resources(strategy, pool)}))
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:

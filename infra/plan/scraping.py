@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.model import labels
-from infra.model.dcgm import DEFAULT, FIELDS, DcgmField
+from infra.model.base import labels
+from infra.model.base.quantities import seconds
 from infra.model.environment import Environment
-from infra.model.monitoring import RELEASE, Counter, Monitoring
-from infra.model.quantities import seconds
+from infra.model.gpu.dcgm import DEFAULT, FIELDS, DcgmField
+from infra.model.platform.monitoring import RELEASE, Counter, Monitoring
 from infra.plan import sharing
 from infra.plan.manifest import Manifest
 

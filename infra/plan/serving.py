@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from infra.model.environment import Environment
-from infra.model.pool import Pool
-from infra.model.serving import READY_PATH, Recreate, Rolling, Surge
-from infra.model.workload import DeploymentWorkload, InferenceWorkload, Workload
+from infra.model.pool.pool import Pool
+from infra.model.workload.serving import READY_PATH, Recreate, Rolling, Surge
+from infra.model.workload.workload import DeploymentWorkload, InferenceWorkload, Workload
 from infra.plan.manifest import Manifest, cluster_ip_service
 
 PORT, METRICS = "serving", "metrics"

@@ -12,11 +12,12 @@ from typing import Any
 
 import yaml
 
-from infra.model import labels, layouts, offer
+from infra.model.base import labels
+from infra.model.base.fields import short_digest
 from infra.model.environment import Environment
-from infra.model.pool import Pool
-from infra.model.sharing import Mig, Mps, SliceShare, TimeSlicing
-from infra.model.values import short_digest
+from infra.model.pool import allocatable, mig_config
+from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import Mig, Mps, SliceShare, TimeSlicing
 from infra.plan import magnum, mig_parted
 from infra.plan.manifest import Manifest, manifest, own_labels, tolerate, unique
 
@@ -27,11 +28,11 @@ DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
 MIG_CONFIG = "nvidia-mig-config"
 DEFAULT_KEY = "default"
 """Key for nodes without a label: without a default the config manager would stop."""
-MIG_DISABLED = layouts.DISABLED
+MIG_DISABLED = mig_config.DISABLED
 _LONGEST_KEY = 63
 """Characters: the key is also the value of a node's label."""
 
-mig_config_name = layouts.config_name
+mig_config_name = mig_config.config_name
 mig_parted_config = mig_parted.config
 
 
@@ -104,7 +105,7 @@ def _sharing_block(strategy: str, pool: Pool) -> Manifest:
         return {}
     names = [labels.NVIDIA_GPU]
     if isinstance(share, SliceShare) and strategy == "mixed":
-        names = sorted(offer.mig_resource(profile) for profile in pool.layout or {})
+        names = sorted(allocatable.mig_resource(profile) for profile in pool.layout or {})
     return {
         "timeSlicing": {
             "renameByDefault": share.rename,
@@ -205,7 +206,7 @@ def resources(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str
 
     ``gpus`` may be omitted if all nodes of the pool have the same number (ValueError if they may differ).
     """
-    return offer.resources(env.strategy(pool), pool, gpus)
+    return allocatable.resources(env.strategy(pool), pool, gpus)
 
 
 def summary(env: Environment, pool: Pool) -> dict[str, Any]:

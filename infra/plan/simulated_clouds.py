@@ -12,12 +12,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra import versions
-from infra.model import checks, gpu_matching, labels, node_resources, offer, operator_checks
+from infra.model.base import labels
+from infra.model.base.quantities import cpu_millis, memory_bytes
 from infra.model.environment import Environment
-from infra.model.machines import Machine
-from infra.model.pool import Pool
-from infra.model.quantities import cpu_millis, memory_bytes
-from infra.model.workload import Workload
+from infra.model.gpu.machines import Machine
+from infra.model.placement import node_resources
+from infra.model.platform import installed
+from infra.model.pool import allocatable
+from infra.model.pool.pool import Pool
+from infra.model.workload import matching
+from infra.model.workload.workload import Workload
 from infra.plan import eks, magnum, node_groups, sharing, startup
 from infra.plan.manifest import Manifest, label_in, manifest, node_affinity
 from infra.plan.nodes import bare_node, pool_node, size_annotations
@@ -69,7 +73,7 @@ def _machine_and_count(env: Environment, pool: Pool) -> tuple[Machine | None, in
         if (works or pool.spare) and all(fits):
             count = sum(math.ceil(item.pods / fit) for item, fit in zip(works, fits, strict=True))
             count += pool.spare or 0
-            limit = offer.max_nodes(env.strategy(pool), pool, machine) * len(pool.capacity)
+            limit = allocatable.max_nodes(env.strategy(pool), pool, machine) * len(pool.capacity)
             return machine, min(count, limit)
     return None, 0
 
@@ -77,7 +81,7 @@ def _machine_and_count(env: Environment, pool: Pool) -> tuple[Machine | None, in
 def first_fitting_pool(env: Environment, work: Workload) -> str | None:
     """First pool that satisfies the workload's GPU need; None if there is none, or no need is declared."""
     strategy = env.gpu_operator.mig_strategy
-    matched = gpu_matching.matches(strategy, env.pools, work.gpu, work.slice) if work.gpu else ()
+    matched = matching.matches(strategy, env.pools, work.gpu, work.slice) if work.gpu else ()
     return matched[0].pool.name if matched else None
 
 
@@ -85,7 +89,7 @@ def pods_per_node(env: Environment, pool: Pool, machine: Machine, work: Workload
     """Pods of a workload that one empty node takes."""
     free = node_resources.free_resources(env, pool, machine)
     bounds = [free.pods, free.cpu // cpu_millis(work.cpu), free.memory * _MIB // memory_bytes(work.memory)]
-    resource = checks.requested_resource(env.strategy(pool), [pool], work)
+    resource = matching.requested_resource(env.strategy(pool), [pool], work)
     if resource:
         bounds.append(sharing.resources(env, pool, machine.gpus)[resource] // work.device_count)
     if work.efa:
@@ -114,7 +118,7 @@ def magnum_node(env: Environment, pool: Pool, name: str, proven: bool = False) -
     assert machine is not None  # checked when the environment was parsed
     manifest = bare_node(env, pool, machine, name, magnum.selector(env, pool))
     if pool.gpus and env.ownership.driver != "operator":
-        driver = operator_checks.driver_version(env.gpu_operator, [pool])
+        driver = installed.driver_version(env.gpu_operator, [pool])
         manifest["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver
     if pool.gpus and proven:
         manifest["metadata"]["annotations"][labels.GPU_READY] = "played"

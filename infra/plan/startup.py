@@ -17,10 +17,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from infra.model import labels, offer
+from infra.model.base import labels
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool import allocatable
+from infra.model.pool.pool import Pool
 from infra.plan import sharing
 
 
@@ -66,7 +67,7 @@ def expected_resources(env: Environment, pool: Pool, gpus: int | None = None) ->
     Without ``gpus`` by the number of GPUs, if nodes of the pool differ in it.
     """
     offered = sharing.summary(env, pool) if gpus is None else sharing.resources(env, pool, gpus)
-    return offered | offer.claimable(pool)
+    return offered | allocatable.claimable(pool)
 
 
 def offer_annotations(env: Environment, pool: Pool) -> dict[str, str]:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.fields import INT32
 from infra.model.environment import Environment
-from infra.model.pool import Pool
-from infra.model.values import INT32
-from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
+from infra.model.pool.pool import Pool
+from infra.model.workload.workload import DeploymentWorkload, JobWorkload, Workload
 from infra.plan.manifest import Manifest, cluster_ip_service
 
 MASTER_PORT = 29500

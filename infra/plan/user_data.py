@@ -26,12 +26,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model.amounts import HUGE_PAGE
+from infra.model.base.fields import HUGE_PAGE
+from infra.model.base.quantities import memory_bytes
+from infra.model.base.registries import full_name
 from infra.model.environment import Environment
-from infra.model.pool import Pool
-from infra.model.quantities import memory_bytes
-from infra.model.registries import full_name
-from infra.model.sharing import Mig, Mps, TimeSlicing
+from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import Mig, Mps, TimeSlicing
 from infra.plan import sharing
 
 BOUNDARY = "gpuform-part"

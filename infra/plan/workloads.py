@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
-from infra.model import checks, gpu_matching, labels, surge
+from infra.model.base import labels
+from infra.model.base.errors import InputError
+from infra.model.base.namespaces import SCHEDULER
+from infra.model.checks import environment
 from infra.model.environment import Environment
-from infra.model.errors import InputError
-from infra.model.gpu_matching import Match
-from infra.model.namespaces import SCHEDULER
-from infra.model.pool import Pool
-from infra.model.workload import (
+from infra.model.placement import fit
+from infra.model.pool.pool import Pool
+from infra.model.workload import matching
+from infra.model.workload.matching import Match
+from infra.model.workload.workload import (
     DeploymentWorkload,
     InferenceWorkload,
     JobWorkload,
@@ -54,18 +55,15 @@ def check(env: Environment, workload: Workload) -> None:
     if workload in env.workloads:
         return
     try:
-        Environment.model_validate({**dict(env), "workloads": (workload,)})
-    except ValidationError as error:
-        cause = error.errors()[0].get("ctx", {}).get("error")
-        if not isinstance(cause, InputError):
-            raise
-        path = cause.path.replace("workloads[0]", "workload", 1)
-        raise InputError(path, cause.fact, cause.remedy) from None
+        environment.check(env.model_copy(update={"workloads": (workload,)}))
+    except InputError as error:
+        path = error.path.replace("workloads[0]", "workload", 1)
+        raise InputError(path, error.fact, error.remedy) from None
 
 
 def claim_template(env: Environment, workload: Workload) -> Manifest | None:
     """The template of its pods' claims; None if they use an extended resource."""
-    pool = _claimed_pool(surge.workload_pools(env, workload))
+    pool = _claimed_pool(fit.workload_pools(env, workload))
     return dra.claim_template(pool, workload, _metadata(env, workload)) if pool else None
 
 
@@ -116,13 +114,13 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
         if isinstance(workload, DeploymentWorkload):
             # As Kueue's webhook does; a Job's pods are admitted with the Job, and have no queue of their own.
             template = {"metadata": {"labels": metadata["labels"]}}
-    annotations = training.pod_annotations(env, workload, surge.workload_pools(env, workload))
+    annotations = training.pod_annotations(env, workload, fit.workload_pools(env, workload))
     if annotations:
         pod = metadata if isinstance(workload, PodWorkload) else template["metadata"]
         pod["annotations"] = {**pod.get("annotations", {}), **annotations}
     if isinstance(workload, DeploymentWorkload):
-        minutes = serving.start_minutes(env, workload, surge.workload_pools(env, workload))
-        may_block = surge.update_may_block(env, workload)
+        minutes = serving.start_minutes(env, workload, fit.workload_pools(env, workload))
+        may_block = fit.update_may_block(env, workload)
         spec = {
             **serving.replicas(workload),
             "selector": {"matchLabels": {labels.APP_NAME: workload.name}},
@@ -153,19 +151,19 @@ def _controller(env: Environment, workload: Workload) -> Manifest:
 
 def wait_minutes(env: Environment, workload: Workload) -> tuple[int, int]:
     """Minutes after which a create and an update of the workload fail."""
-    start = serving.start_minutes(env, workload, surge.workload_pools(env, workload))
+    start = serving.start_minutes(env, workload, fit.workload_pools(env, workload))
     if not isinstance(workload, DeploymentWorkload):
         return start, start
     return start, start * serving.update_steps(workload, _controller(env, workload)["spec"])
 
 
 def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
-    pools = surge.workload_pools(env, workload)
+    pools = fit.workload_pools(env, workload)
     requests = {"cpu": workload.cpu, "memory": workload.memory}
     limits = {"memory": workload.memory}
     for name, amount in training.resources(workload).items():
         requests[name] = limits[name] = amount
-    resource = checks.requested_resource(env.gpu_operator.mig_strategy, pools, workload)
+    resource = matching.requested_resource(env.gpu_operator.mig_strategy, pools, workload)
     if resource:
         requests[resource] = limits[resource] = str(workload.device_count)
     container: Manifest = {
@@ -209,9 +207,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
             spec["affinity"] = node_affinity(label_in(labels.POOL, sorted(pool.name for pool in pools)))
     if workload.gpu and not claimed_pool:  # a claim says itself what its GPU must have
         strategy = env.gpu_operator.mig_strategy
-        spec["affinity"] = _gpu_affinity(
-            gpu_matching.matches(strategy, env.pools, workload.gpu, workload.slice)
-        )
+        spec["affinity"] = _gpu_affinity(matching.matches(strategy, env.pools, workload.gpu, workload.slice))
     if isinstance(workload, InferenceWorkload) and workload.near:
         spec["affinity"] = {**spec.get("affinity", {}), "podAffinity": _near_affinity(workload.near)}
     tolerations = sharing.pod_tolerations(env, pools)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.scratch import folder as private
+from gpuform.checkout.scratch import read_files
 from lab.sidecars.controllers.rows import CHARTS
 
 _SIMULATED: Mapping[str, str] = {
@@ -109,13 +110,6 @@ def _with_metadata(source: Path, name: str, version: str) -> Files:
     for key, value in (("name", name), ("version", version), (r"appVersion(?=: v0\.0\.0$)", version)):
         text = re.sub(rf"(?m)^({key}):.*$", rf"\1: {json.dumps(value)}", text)
     return {**files, "Chart.yaml": text.encode()}
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    """Contents by path below the folder; empty without one."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
 
 
 def _write(target: Path, files: Files) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from gpuform.checkout.scratch import read_files
 from infra import versions
-from lab.offline.charts import read_files
 from lab.sidecars.controllers.release import START
 from lab.toolchain.catalogue import GPU_OPERATOR
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gpuform import INSTALLATION
 from gpuform.engine.files import Tools
-from infra.model.monitoring import PROMETHEUS_URL
+from infra.model.platform.monitoring import PROMETHEUS_URL
 from lab.plane import ports
 from lab.plane.layout import Layout, Record, rotate_log
 from lab.plane.processes import (

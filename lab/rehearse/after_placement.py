@@ -13,7 +13,7 @@ from gpuform.usage import queues
 from gpuform.usage.node_prices import total
 from gpuform.usage.rehearsal import JobResult, RemovedNode, Shrink, Totals
 from infra.model.environment import Environment
-from infra.model.workload import JobWorkload
+from infra.model.workload.workload import JobWorkload
 from lab.rehearse import pods
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.cost_report import CostReport

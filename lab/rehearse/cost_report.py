@@ -10,11 +10,11 @@ from gpuform.checkout.errors import InputError
 from gpuform.usage.node_prices import Amount, Machines, NodePrices, PoolOutcome, total, used_share
 from gpuform.usage.nodes import Device, Node, Pod
 from gpuform.usage.rehearsal import Cell, NodePicture, NodeTimeline
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.offer import claimable
-from infra.model.pool import Pool
-from infra.model.prices import PriceList
+from infra.model.pool.allocatable import claimable
+from infra.model.pool.pool import Pool
 from infra.plan.cost import has_listed_prices, machine_price
 from lab.rehearse import nodes as assumed
 from lab.rehearse.watch import NodeLifetime, Snapshot

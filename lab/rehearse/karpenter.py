@@ -19,7 +19,7 @@ from typing import Any
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine.files import Tools
-from infra.model.quantities import cpu_millis, memory_bytes
+from infra.model.base.quantities import cpu_millis, memory_bytes
 from lab.rehearse.cluster import NODE_POOLS, Cluster
 from lab.rehearse.supervisor import Children, Supervisor
 

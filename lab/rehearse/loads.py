@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from gpuform.usage.node_prices import total
 from gpuform.usage.nodes import Pod
 from gpuform.usage.rehearsal import Load, PendingPod, WorkloadAtLoad
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.prices import PriceList
 from lab.rehearse import pods, scaled
 from lab.rehearse.cluster import NODE_CLAIMS, Cluster
 from lab.rehearse.cost_report import CostReport

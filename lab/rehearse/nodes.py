@@ -17,12 +17,21 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine.files import Tools
 from gpuform.usage.nodes import CPU, MEMORY_GIB
 from infra import versions
-from infra.model import labels
+from infra.model.base.labels import (
+    ENVIRONMENT,
+    INSTANCE_TYPE,
+    POOL,
+    SIM_CDI,
+    SIM_CONTAINER_RUNTIME,
+    SIM_DEFAULT_RUNTIME,
+    SIM_GPU_RESET,
+    SIM_HOST_DRIVER,
+)
 from infra.model.environment import Environment
-from infra.model.host_checks import driver_of
-from infra.model.hosts import CDI, NVIDIA_RUNTIME, HostsCluster, format_version
-from infra.model.machines import Machine
-from infra.model.pool import Pool
+from infra.model.gpu.machines import Machine
+from infra.model.hosts.cluster import CDI, NVIDIA_RUNTIME, HostsCluster, format_version
+from infra.model.platform.installed import driver_of
+from infra.model.pool.pool import Pool
 from infra.plan import magnum, simulated_clouds
 from infra.plan.nodes import bare_node
 from lab.rehearse.cloud.market import reservations_of
@@ -35,7 +44,7 @@ OLDEST = "1.6"
 """containerd of Debian 12, the oldest system of the Ansible roles."""
 _STAND_IN = "{} resources: a stand-in checks every input and creates nothing"
 _CORES, _GIB = simulated_clouds.UNDECLARED_SIZE
-_STRICT = (labels.SIM_CONTAINER_RUNTIME, labels.SIM_GPU_RESET)
+_STRICT = (SIM_CONTAINER_RUNTIME, SIM_GPU_RESET)
 """Annotations that nodes of earlier versions did not have; without them nodes accept every setting."""
 
 
@@ -61,7 +70,7 @@ class SimulatedNodes:
 
     def labels(self, env: Environment) -> tuple[str, str]:
         """The selector of these nodes, and the label with the name of their pool or group."""
-        return f"{labels.ENVIRONMENT}={env.name}", labels.POOL
+        return f"{ENVIRONMENT}={env.name}", POOL
 
     def rehearsed(self, env: Environment) -> RehearsedNodes:
         return RehearsedNodes(())
@@ -202,10 +211,10 @@ def _host_nodes(env: Environment, pool: Pool) -> Iterator[Manifest]:
     machine = Machine(OWN_HOST, "openstack", _CORES, _GIB, gpu, pool.gpu_count)
     for host in pool.hosts or ():
         manifest = bare_node(env, pool, machine, host.name, {SELECTED: pool.name})
-        del manifest["metadata"]["labels"][labels.INSTANCE_TYPE]  # own hosts have none
+        del manifest["metadata"]["labels"][INSTANCE_TYPE]  # own hosts have none
         if pool.gpus:
             manifest["metadata"]["annotations"] |= {
-                labels.SIM_HOST_DRIVER: driver_of(env.cluster, pool).version,
+                SIM_HOST_DRIVER: driver_of(env.cluster, pool).version,
                 **_container_runtime(env.cluster),
             }
         yield manifest
@@ -216,10 +225,10 @@ def _container_runtime(cluster: HostsCluster) -> dict[str, str]:
     name = {"containerd": "containerd", "crio": "cri-o"}[cluster.runtime]
     oldest = format_version(CDI[cluster.runtime].first) if cluster.by_cdi else OLDEST
     annotations = {
-        labels.SIM_CONTAINER_RUNTIME: f"{name}://{cluster.runtime_version or oldest}",
-        labels.SIM_DEFAULT_RUNTIME: "runc",
+        SIM_CONTAINER_RUNTIME: f"{name}://{cluster.runtime_version or oldest}",
+        SIM_DEFAULT_RUNTIME: "runc",
     }
-    return annotations | ({labels.SIM_CDI: "on"} if cluster.by_cdi else {})
+    return annotations | ({SIM_CDI: "on"} if cluster.by_cdi else {})
 
 
 def _existing_node(env: Environment, index: int, pool: Pool) -> Manifest:
@@ -234,5 +243,5 @@ def _existing_node(env: Environment, index: int, pool: Pool) -> Manifest:
         )
     manifest = bare_node(env, pool, machine, f"{pool.name}-0", dict(pool.selector or {}))
     if machine.model and env.ownership.driver != "operator":
-        manifest["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
+        manifest["metadata"]["annotations"][SIM_HOST_DRIVER] = versions.GPU_DRIVER
     return manifest

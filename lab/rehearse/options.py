@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuform.checkout.errors import InputError
-from infra.model.base import listing
+from infra.model.base.fields import listing
 from infra.model.environment import Environment
 from infra.plan.node_groups import cluster_of
 from lab.rehearse.cloud.market import Shortage

@@ -11,9 +11,9 @@ from typing import Any
 from gpuform.usage.nodes import Amounts, Pod
 from gpuform.usage.queues import QueuedWorkload
 from gpuform.usage.rehearsal import PendingPod
+from infra.model.base.labels import COLOURS
 from infra.model.environment import Environment
-from infra.model.labels import COLOURS
-from infra.model.workload import DeploymentWorkload, Workload
+from infra.model.workload.workload import DeploymentWorkload, Workload
 from infra.plan import notebooks, quotas, sharing, simulated_clouds, workloads
 from lab.rehearse.cluster import EVENTS, Cluster
 from lab.rehearse.reasons import FAILED_SCHEDULING, SCHEDULER, Event, latest_events, pending_reason

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpuform.usage.nodes import Json
-from infra.model import labels
+from infra.model.base import labels
 
 SCHEDULER = "default-scheduler"
 KARPENTER = "karpenter"

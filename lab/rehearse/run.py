@@ -16,8 +16,9 @@ from gpuform.stack.preflight.check import require_sdk
 from gpuform.usage.queues import QueueOutcome, summarise
 from gpuform.usage.rehearsal import JobResult, Load, Outcome, PendingPod, ScrapeResult, Step
 from infra.config import price_list
+from infra.model.base.namespaces import PLACEHOLDER
+from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
-from infra.model.namespaces import PLACEHOLDER
 from infra.plan import quotas
 from lab.plane import ControlPlane, controlling
 from lab.rehearse import after_placement, fidelity, nodes, pods, stack_file, workloads
@@ -74,7 +75,7 @@ class Rehearsal:
         env = at_minimum(full_env) if qps else full_env
         self.options.check(env)
         require_sdk(env)
-        for line in env.warnings:
+        for line in warnings(env):
             self.say(f"warning: {line}")
         check_prices(env, price_list(env, self.paths.prices))
         plan = nodes.simulated_nodes(env).rehearsed(env)

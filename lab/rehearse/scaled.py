@@ -13,11 +13,12 @@ from typing import Any
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.engine.files import Tools
-from infra.model import labels, workload_kinds
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.monitoring import RELEASE
-from infra.model.serving import Scale
-from infra.model.workload import InferenceWorkload
+from infra.model.placement import fit
+from infra.model.platform.monitoring import RELEASE
+from infra.model.workload.serving import Scale
+from infra.model.workload.workload import InferenceWorkload
 from infra.plan import scaling, workloads
 from lab.offline.charts import Charts
 from lab.rehearse import pods
@@ -110,14 +111,14 @@ def deviations(env: Environment, scaled: tuple[ScaledWorkload, ...]) -> Iterator
 
 def at_minimum(env: Environment) -> Environment:
     """With the pods that each scaled workload has before anything scales it."""
-    return workload_kinds.with_pods(env, lambda work: max(1, work.scale.min) if work.scale else work.pods)
+    return fit.with_pods(env, lambda work: max(1, work.scale.min) if work.scale else work.pods)
 
 
 def at_load(env: Environment, qps: float, scaled: tuple[ScaledWorkload, ...]) -> Environment:
     """The scaled workloads alone, with the pods for this load."""
     replicas = {item.key: item.replicas_for(qps) for item in scaled}
     only_scaled = env.model_copy(update={"workloads": tuple(item.work for item in scaled)})
-    return workload_kinds.with_pods(only_scaled, lambda work: replicas[work.namespace, work.name])
+    return fit.with_pods(only_scaled, lambda work: replicas[work.namespace, work.name])
 
 
 def manifests(env: Environment, scaled: tuple[ScaledWorkload, ...], port: int) -> tuple[Manifest, ...]:

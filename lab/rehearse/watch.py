@@ -16,11 +16,11 @@ from gpuform.usage import queues
 from gpuform.usage.cluster_objects import CLAIMS_PATH, SLICES_PATH, Claims, parse_claims
 from gpuform.usage.nodes import Node, Pod, parse_node, parse_pod
 from gpuform.usage.queues import Change, QueuedWorkload, Transition
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.guard_names import KUEUE_API
+from infra.model.base.namespaces import PLACEHOLDER
 from infra.model.environment import Environment
-from infra.model.losses import KUEUE_API
-from infra.model.namespaces import PLACEHOLDER
-from infra.model.offer import claimable
+from infra.model.pool.allocatable import claimable
 from infra.plan.sharing import resources
 from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
 

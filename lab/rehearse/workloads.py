@@ -12,13 +12,15 @@ from pydantic import TypeAdapter, ValidationError
 from gpuform.checkout.errors import InputError
 from infra import strict_yaml
 from infra.config import parse
-from infra.model import checks, claims, gpu_matching, offer, workload_kinds
+from infra.model.base.quantities import cpu_millis, memory_bytes
 from infra.model.clusters import KINDS
 from infra.model.environment import Environment
-from infra.model.node_resources import free_resources, node_machines
-from infra.model.pool import Pool
-from infra.model.quantities import cpu_millis, memory_bytes
-from infra.model.workload import Workload
+from infra.model.placement import fit
+from infra.model.placement.node_resources import free_resources, node_machines
+from infra.model.pool import allocatable
+from infra.model.pool.pool import Pool
+from infra.model.workload import claims, matching
+from infra.model.workload.workload import Workload
 from infra.plan.sharing import pool_taints
 
 KEY = "workloads"
@@ -58,7 +60,7 @@ def environment(
             path = f"{KEY}[{index}]" if file is None else f"{source}: {KEY}[{index}]"
             remedy = "request less per pod, or name a pool that has it"
             raise InputError(path, f"no pool can hold it ({reasons})", remedy)
-    return workload_kinds.without_models(env) if scaled else workload_kinds.with_max_pods(env)
+    return fit.without_models(env) if scaled else fit.with_max_pods(env)
 
 
 def _read(file: Path) -> Any:
@@ -111,12 +113,12 @@ def refusals(env: Environment, work: Workload) -> Iterator[tuple[str, str]]:
 
 def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
     strategy = env.strategy(pool)
-    if work.gpu_product and work.gpu_product not in offer.products(strategy, pool):
-        products = " or ".join(offer.products(strategy, pool)) or "no GPU"
+    if work.gpu_product and work.gpu_product not in allocatable.products(strategy, pool):
+        products = " or ".join(allocatable.products(strategy, pool)) or "no GPU"
         yield f"its nodes have {products}, not {work.gpu_product}"
     by_claim = pool.by_claim and work.pool == pool.name
-    if work.gpu and not by_claim and not gpu_matching.matches(strategy, [pool], work.gpu, work.slice):
-        close = gpu_matching.nearest_match(strategy, [pool], work.gpu, work.slice)
+    if work.gpu and not by_claim and not matching.matches(strategy, [pool], work.gpu, work.slice):
+        close = matching.nearest_match(strategy, [pool], work.gpu, work.slice)
         yield f"{work.gpu.description}, it has {close}" if close else "GPUs, it offers none"
         return
     if not work.selects_pools and (taints := pool_taints(env, pool)):
@@ -150,12 +152,12 @@ def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         if work.gpu and not claims.meets_need(pool, work.gpu):
             yield f"{work.gpu.description}, its models are {', '.join(gpu.name for gpu in pool.gpus)}"
         return
-    offers = offer.max_resources(env.strategy(pool), pool)
-    name = checks.requested_resource(env.strategy(pool), [pool], work)
+    offers = allocatable.max_resources(env.strategy(pool), pool)
+    name = matching.requested_resource(env.strategy(pool), [pool], work)
     if name is None:
-        requested = offer.mig_resource(work.slice) if work.slice else "one of several kinds of slice"
+        requested = allocatable.mig_resource(work.slice) if work.slice else "one of several kinds of slice"
         yield f"resource name, it offers {', '.join(offers)}, not {requested}"
     elif work.device_count > offers.get(name, 0):
         yield f"{name}, {work.device_count} requested of {offers.get(name, 0)}"
-    elif work.device_count > 1 and offer.one_per_pod(pool, name):
+    elif work.device_count > 1 and allocatable.one_per_pod(pool, name):
         yield f"{name}, a pod can have one share and {work.device_count} are requested"

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lab.simulator import counters as dcgm
 from lab.simulator import device_plugin, dra, keys
-from lab.simulator.dcgm import counters as dcgm
 from lab.simulator.objects import Node, Pod
 from lab.simulator.operands import CONFIGURED
 from lab.simulator.world import BrokenConfig, Config

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable
 
 from lab.simulator import container_engine, device_plugin, driver, faults, gfd, keys, memory
+from lab.simulator import counters as dcgm
 from lab.simulator.actions import Action, Annotate, Crash, Create, Delete, Event, Recover
-from lab.simulator.dcgm import counters as dcgm
 from lab.simulator.objects import Pod
 from lab.simulator.world import BrokenConfig, Config, World
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from infra.model.quantities import version_numbers
+from infra.model.base.quantities import version_numbers
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _BUSY_ATTEMPTS = 20

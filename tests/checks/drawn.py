@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from infra.model.gpu import GPUS
-from infra.model.machines import MACHINES, Machine
+from infra.model.gpu.machines import MACHINES, Machine
+from infra.model.gpu.models import GPUS
 from tests.mig_layouts import GEOMETRIES, layouts
 
 Mapping = dict[str, Any]

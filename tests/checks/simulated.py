@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.model.environment import Environment
-from infra.model.machines import Machine
-from infra.model.pool import Pool
+from infra.model.gpu.machines import Machine
+from infra.model.pool.pool import Pool
 from infra.plan import gpu_operator, nodes, sharing
 from lab.simulator import device_plugin, gfd, keys, kubelet, mig_manager, power
 from lab.simulator.actions import NodeMeta

@@ -18,7 +18,7 @@ import yaml
 
 from gpuform.checkout.paths import Paths
 from infra import versions
-from infra.model.namespaces import CERT_MANAGER
+from infra.model.base.namespaces import CERT_MANAGER
 from infra.strict_yaml import load_all
 from lab.offline.charts import Charts
 from lab.plane import monitoring

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.model.monitoring import Monitoring
-from infra.model.namespaces import KSERVE, KUEUE
-from infra.model.serving import FORMATS
+from infra.model.base.namespaces import KSERVE, KUEUE
+from infra.model.platform.monitoring import Monitoring
+from infra.model.workload.serving import FORMATS
 from infra.plan import charts, monitoring, queues
 from lab.toolchain import Toolchain
 from lab.toolchain.module_files import Source

@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from infra.config import parse
-from infra.model import offer
+from infra.model.base.errors import InputError
 from infra.model.environment import Environment
-from infra.model.errors import InputError
-from infra.model.gpu import GPUS
-from infra.model.machines import Machine
-from infra.model.pool import Pool
+from infra.model.gpu.machines import Machine
+from infra.model.gpu.models import GPUS
+from infra.model.pool import allocatable
+from infra.model.pool.pool import Pool
 from infra.plan import karpenter, sharing
 from tests.checks import drawn, everything, simulated
 from tests.checks.judges import JsonLines, check_config
@@ -67,8 +67,8 @@ def test_a_simulated_node_offers_what_was_planned(types: JsonLines, mapping: dra
             )
             for resource, count in simulated.offers(world).items():
                 refused = simulated.refuses_two(world, resource)
-                assert count < 2 or refused is offer.one_per_pod(pool, resource), (pool.name, resource)
-            products = offer.products(env.strategy(pool), pool)
+                assert count < 2 or refused is allocatable.one_per_pod(pool, resource), (pool.name, resource)
+            products = allocatable.products(env.strategy(pool), pool)
             assert products or pool.by_claim
             if products:
                 assert simulated.discovered(world)["nvidia.com/gpu.product"] in products

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.model.mig import Geometry, Layout
+from infra.model.gpu.mig import Geometry, Layout
 from lab.toolchain import Toolchain
 from tests.checks.judges import Answer, ask_all
 from tests.mig_layouts import GEOMETRIES, layouts

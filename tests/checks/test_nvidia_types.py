@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.model.gpu import GPUS, Gpu
+from infra.model.gpu.models import GPUS, Gpu
 from infra.plan.sharing import to_yaml
 from tests.checks import everything
 from tests.checks.judges import JsonLines, check_config

@@ -18,7 +18,7 @@ from gpuform.stack.cluster_access import declared_kubeconfig
 from gpuform.usage.status import summarise_status
 from infra import versions
 from infra.config import load, parse
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 from infra.plan.render import render
 from tests.plan.aws_environments import TABLE
 

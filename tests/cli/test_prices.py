@@ -12,8 +12,8 @@ from botocore.stub import Stubber
 
 from gpuform.clients.aws import prices
 from infra.config import parse, price_list
-from infra.model.errors import InputError
-from infra.model.machines import MACHINES
+from infra.model.base.errors import InputError
+from infra.model.gpu.machines import MACHINES
 from infra.plan.cost import bill
 from tests.components.aws_stacks import stack
 

@@ -17,7 +17,7 @@ from gpuform.engine import EngineFailure, Message
 from gpuform.engine import Result as Outcome
 from gpuform.stack import preflight
 from gpuform.stack.preflight.check import Finding
-from infra.model.losses import GUARD
+from infra.model.base.guard_names import GUARD
 from lab.plane import ControlPlane
 from lab.toolchain import ToolLocation
 from tests.components.aws_stacks import ROOT, own, own_checkout

@@ -9,7 +9,7 @@ import pytest
 
 from components.network import ExistingVpc
 from infra.config import parse, price_list
-from infra.model.aws_network import ExistingNetwork
+from infra.model.aws.network import ExistingNetwork
 from infra.plan import cloud_files, cost
 from tests.components.aws_stacks import changed, small, stack
 from tests.components.recording import Recorder, record

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from gpuform.cli.main import app
 from infra.__main__ import cluster
 from infra.config import parse
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 from tests.components.aws_stacks import stack
 from tests.components.openstack_stacks import small
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model.losses import GUARD, RELEASES
+from infra.model.base.guard_names import GUARD, RELEASES
 from infra.plan import device_plugin, dra, gpu_operator, kserve, losses, monitoring, queues, scaling
 from tests.components import aws_stacks, openstack_stacks
 from tests.components.aws_stacks import waits_for

@@ -22,9 +22,9 @@ from gpuform.provider.handler import Call, Engine
 from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import from_struct, to_struct
 from infra.config import parse
-from infra.model import labels
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.workload import DeploymentWorkload, JobWorkload, PodWorkload
+from infra.model.workload.workload import DeploymentWorkload, JobWorkload, PodWorkload
 from infra.workloads import arguments
 from tests.components.recording import record, run
 from tests.plan.aws_environments import TABLE

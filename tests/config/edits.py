@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 
 
 def changed(good: Mapping[str, Any], *edits: Mapping[str, Any]) -> dict[str, Any]:

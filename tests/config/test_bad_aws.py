@@ -11,7 +11,8 @@ import pytest
 
 from infra import versions
 from infra.config import parse
-from infra.model.prices import PriceList
+from infra.model.base.prices import PriceList
+from infra.model.checks.environment import warnings
 from infra.plan import eks, node_groups
 from infra.plan.cost import bill
 from infra.plan.render import render
@@ -69,7 +70,7 @@ def test_a_version_that_only_extended_support_has_gets_a_warning() -> None:
     def warned(version: str, **more: str) -> list[str]:
         return [
             text
-            for text in aws({"machine": "p5.48xlarge"}, version=version, **more).warnings
+            for text in warnings(aws({"machine": "p5.48xlarge"}, version=version, **more))
             if "support" in text
         ]
 
@@ -84,7 +85,7 @@ def test_a_version_without_pinned_add_ons_is_accepted_with_named_ones() -> None:
     images = dict.fromkeys(("al2023", "al2023-nvidia"), "al2023@v20261012")
     named = {**versions.EKS_ADD_ONS["1.36"], "kube-proxy": "v1.37.0-eksbuild.1"}
     env = aws({"machine": "p5.48xlarge"}, version="1.37", add_ons=named, images=images, support="extended")
-    assert not any("version" in text for text in env.warnings)
+    assert not any("version" in text for text in warnings(env))
     assert eks.add_ons(env) == named
     assert "from a day that is not known yet" in str(bill(env, PriceList()))
     assert aws({"machine": "p5.48xlarge"}, images={**images, "al2023": "al2023@v20260930"}, version="1.36")
@@ -118,10 +119,10 @@ NEVER = "are never bought; use"
 )  # fmt: skip
 def test_a_limit_that_whole_nodes_do_not_fill_gets_a_warning(pool: dict[str, Any], wording: str) -> None:
     expected = (f"pools[0].elastic.max.{wording}",) if wording else ()
-    assert aws(pool).warnings == expected
+    assert warnings(aws(pool)) == expected
     for amount in wording.partition("use ")[2].split(" or ") if wording else ():
         key = wording.partition(":")[0]
-        assert aws({**pool, "elastic": {"max": {key: int(amount)}}}).warnings == (), "the remedy holds"
+        assert warnings(aws({**pool, "elastic": {"max": {key: int(amount)}}})) == (), "the remedy holds"
 
 
 TRAIN = {"name": "train", "kind": "job", "pool": "p0", "image": "a:1"}
@@ -185,7 +186,7 @@ def test_a_pool_that_does_not_suit_its_workloads_gets_a_warning(
     pool: dict[str, Any], works: list[dict[str, Any]], expected: Sequence[str]
 ) -> None:
     used = {key: value for key, value in pool.items() if value is not None}
-    assert aws(used, workloads=works).warnings == tuple(f"pools[0].{text}" for text in expected)
+    assert warnings(aws(used, workloads=works)) == tuple(f"pools[0].{text}" for text in expected)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_a_pool_in_one_zone_alone_gets_a_warning(pool: dict[str, Any], warned: b
     size = {} if "elastic" in pool else {"nodes": 1}
     fact = "EC2 may have no p4d.24xlarge in us-west-2a, and its nodes may start nowhere else"
     expected = f"pools[0].zones: {fact}; leave it out, or name another zone of the network"
-    assert aws({"machine": "p4d.24xlarge", **size, **pool}).warnings == ((expected,) if warned else ())
+    assert warnings(aws({"machine": "p4d.24xlarge", **size, **pool})) == ((expected,) if warned else ())
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,7 @@ def test_eks_has_as_many_nodes_as_its_ultra_scale_tier_in_bounded_time(nodes: in
     render(env)
     assert time.process_time() - began < 2
     expected = f"pools: they may have {nodes} nodes, and EKS has more than 5000 in its ultra scale tier alone"
-    assert env.warnings == ((f"{expected}; agree on it with AWS before",) if nodes > 5000 else ())
+    assert warnings(env) == ((f"{expected}; agree on it with AWS before",) if nodes > 5000 else ())
 
 
 def test_pools_together_have_no_more_nodes_than_eks() -> None:
@@ -280,4 +281,4 @@ def test_a_limit_allows_no_more_nodes_than_eks(cores: int, refused: bool) -> Non
             "use 400000 or less"
         )
     else:
-        assert "they may have 100000 nodes" in parse(mapping).warnings[-1]
+        assert "they may have 100000 nodes" in warnings(parse(mapping))[-1]

@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 
 from infra.config import parse
-from infra.model import drivers
-from infra.model.errors import InputError
-from infra.model.gpu import GPUS, ONLY_ARM64
+from infra.model.base.errors import InputError
+from infra.model.gpu import drivers
+from infra.model.gpu.models import GPUS, ONLY_ARM64
 from tests.config import tables
 from tests.config.edits import changed, message
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
+from infra.model.checks.environment import warnings
 from tests.config.edits import changed, message
 from tests.config.tables import GOOD, SERVED, T4, operated
 from tests.plan.environments import declared, on
@@ -136,7 +137,7 @@ MODEL = "workloads/1/model"
 
 
 def test_neither_good_one_gets_a_warning() -> None:
-    assert [parse(GOOD["scaling"]).warnings, parse(SERVED).warnings] == [(), ()]
+    assert [warnings(parse(GOOD["scaling"])), warnings(parse(SERVED))] == [(), ()]
 
 
 def test_no_pods_are_allowed_if_the_query_counts_requests_without_them() -> None:

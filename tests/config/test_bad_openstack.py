@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from infra.config import parse
+from infra.model.checks.environment import warnings
 from infra.plan import scheduler
 from tests.config import tables
 from tests.config.edits import changed, message
@@ -52,14 +53,14 @@ GROUP = (
 @pytest.mark.parametrize("label", ["True", "yes", 1, True])
 def test_the_cluster_api_driver_takes_what_it_reads(label: Any) -> None:
     edits = (put("cluster/masters/nodes", 3), put("cluster/labels", {"auto_scaling_enabled": label}))
-    assert parse(change(*CAPI, *edits)).warnings == ()
+    assert warnings(parse(change(*CAPI, *edits))) == ()
 
 
 def test_a_label_that_the_cluster_api_driver_does_not_read_is_warned_of() -> None:
     expected = "cluster.labels.kube_tag: Magnum's Cluster API driver does not read this label; "
     expected += "leave it out, unless your cloud's own driver reads it"
     labels = {"boot_volume_size": 20, "kube_tag": "v1.34.1", "nvidia_gpu_enabled": "false"}
-    assert parse(change(*CAPI, put("cluster/labels", labels))).warnings == (expected,)
+    assert warnings(parse(change(*CAPI, put("cluster/labels", labels)))) == (expected,)
 
 
 def test_the_reported_environment_is_refused_though_it_follows_the_remedy_of_heat() -> None:
@@ -89,19 +90,19 @@ def test_a_deprecated_flavor_is_warned_of(flavor: str, instead: str) -> None:
         f"use {instead}"
     )
     env = parse(change(put("pools/0/machine", flavor), *CAPI))
-    assert env.warnings == (expected,)
+    assert warnings(env) == (expected,)
     own = put(f"cluster/flavors/{flavor}", {"gpu": "T4", "vcpu": 4, "memory_gib": 16})
     mapping = change(put("pools/0/machine", flavor), *CAPI)
     mapping["cluster"]["flavors"][flavor] = own["put"]
-    assert parse(mapping).warnings == (), "a declared flavor gets no warning"
+    assert warnings(parse(mapping)) == (), "a declared flavor gets no warning"
 
 
 def test_the_heat_driver_scales_no_pool() -> None:
-    warned = parse(GOOD).warnings
+    warned = warnings(parse(GOOD))
     assert warned[0] == ALONE
     assert [line.partition(":")[0] for line in warned] == ["pools[2].elastic", "pools[4].elastic"]
-    assert parse(change(*CAPI)).warnings == ()
-    assert not parse({**GOOD, "cluster": {"kind": "embedded"}, "pools": [EMBEDDED], **WITHOUT}).warnings
+    assert warnings(parse(change(*CAPI))) == ()
+    assert not warnings(parse({**GOOD, "cluster": {"kind": "embedded"}, "pools": [EMBEDDED], **WITHOUT}))
 
 
 EMBEDDED = {"name": "p", "machine": "g1.xlarge", "nodes": 1}
@@ -144,4 +145,4 @@ def test_an_empty_group_may_be_known_by_a_label_of_magnums() -> None:
 def test_no_node_for_pods_without_gpus_is_warned_of() -> None:
     mapping = change(put("cluster/workers/nodes", 0), {"at": "pools/4", "remove": True})
     expected = "cluster.workers.nodes: no node takes the pods that request no GPU, such as the operator"
-    assert any(line.startswith(expected) for line in parse(mapping).warnings)
+    assert any(line.startswith(expected) for line in warnings(parse(mapping)))

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model import queue_checks
-from infra.model.errors import InputError
-from infra.model.queue_limits import Limit, Limits
+from infra.model.base.errors import InputError
+from infra.model.checks import queues
+from infra.model.checks.environment import warnings
+from infra.model.placement.queue_limits import Limit, Limits
 from tests.config import tables
 from tests.config.edits import changed, message
 from tests.plan.environments import declared
@@ -27,7 +28,7 @@ def pools(count: int, **more: Any) -> dict[str, Any]:
 
 def test_the_good_one_is_good() -> None:
     env = parse(GOOD)
-    assert env.warnings == ()
+    assert warnings(env) == ()
 
 
 def test_what_others_lend_counts_if_it_may_be_borrowed() -> None:
@@ -81,15 +82,15 @@ def offering(*pools: int) -> Limits:
 )
 def test_kueues_limits_of_groups(limits: Limits, expected: str | None) -> None:
     if expected is None:
-        queue_checks.check_groups(limits)
+        queues.check_groups(limits)
         return
     with pytest.raises(InputError, match=expected):
-        queue_checks.check_groups(limits)
+        queues.check_groups(limits)
 
 
 @pytest.mark.parametrize(("number", "expected"), [(4, False), (5, True)])
 def test_a_quota_beyond_what_the_pool_can_become_is_a_warning(number: int, expected: bool) -> None:
-    found = parse(changed(GOOD, {"at": "queues/teams/1/quota/t4", "put": number})).warnings
+    found = warnings(parse(changed(GOOD, {"at": "queues/teams/1/quota/t4", "put": number})))
     fact = "the teams' quotas add up to 9 nvidia.com/gpu.shared or more, and the pool can have 8"
     assert found == (
         (f"queues.teams[1].quota.t4: {fact}; lower one, or allow more nodes",) if expected else ()
@@ -101,7 +102,7 @@ def test_the_limit_of_an_elastic_pool_counts() -> None:
     name = aws["pools"][0]["name"]
     aws["pools"][0] |= {"elastic": {"max": {"cpu": 16}}, "capacity": ["spot", "on_demand"]}
     team = {"name": "a", "namespaces": ["a"], "quota": {name: 1000}}
-    (text,) = [item for item in parse({**aws, "queues": {"teams": [team]}}).warnings if "queues" in item]
+    (text,) = [item for item in warnings(parse({**aws, "queues": {"teams": [team]}})) if "queues" in item]
     assert text.startswith(f"queues.teams[0].quota.{name}: the teams' quotas add up to 1000 ")
 
 

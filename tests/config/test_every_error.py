@@ -11,7 +11,7 @@ import yaml
 
 from infra import every_error
 from infra.config import load, parse
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 from tests.components.aws_stacks import stack
 from tests.config.edits import changed
 from tests.config.tables import GOOD

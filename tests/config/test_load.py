@@ -10,7 +10,7 @@ import yaml
 
 from gpuform.engine.backend import declared_state
 from infra.config import load, parse
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 from infra.plan.render import render
 
 pytestmark = pytest.mark.unit

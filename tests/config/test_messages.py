@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
+from infra.model.checks.environment import warnings
 from tests.config.edits import changed, message
 from tests.config.remedies import followed
 from tests.config.tables import ENVIRONMENTS, GOOD, ROWS, TABLES, read
@@ -114,12 +115,12 @@ ACCEPTED = read("accepted")
 def test_what_only_seems_wrong_is_accepted(row: list[Any]) -> None:
     kind, place, value, *more = row
     changes = changed(GOOD[kind], {"at": place, "put": value})
-    before, added = parse(GOOD[kind]).warnings, more[0] if more else []
+    before, added = warnings(parse(GOOD[kind])), more[0] if more else []
     required = [*(text for text in before if not text.startswith(_path(place))), *added]
     env = parse(changes)
     assert parse(env.resolved()).resolved() == env.resolved()
-    assert [text for text in env.warnings if not text.startswith((*before, *added))] == []
-    assert [start for start in required if not any(text.startswith(start) for text in env.warnings)] == []
+    assert [text for text in warnings(env) if not text.startswith((*before, *added))] == []
+    assert [start for start in required if not any(text.startswith(start) for text in warnings(env))] == []
 
 
 def _path(place: str) -> str:
@@ -141,7 +142,7 @@ def test_charts_may_come_by_http_from_this_machine_alone(url: str) -> None:
 )
 def test_a_quota_that_limits_nothing_gets_a_warning(quota: dict[str, Any], expected: tuple[str, ...]) -> None:
     edit = {"at": "namespaces", "put": [{"name": "a", "quota": quota}]}
-    found = parse(changed(GOOD["embedded"], edit)).warnings
+    found = warnings(parse(changed(GOOD["embedded"], edit)))
     assert len(found) == len(expected)
     for warning, fact in zip(found, expected, strict=True):
         assert warning.startswith(f"namespaces[0].quota: {fact}")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from infra.config import KEY, parse
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 from tests.config.edits import message
 from tests.plan.fields import ENVIRONMENTS, HOSTS
 

@@ -10,6 +10,7 @@ import yaml
 
 from infra import schema
 from infra.config import load
+from infra.model.checks.environment import warnings
 from infra.plan.inventory import key_paths
 from infra.plan.render import render
 from tests.docs.pages import ROOT
@@ -30,6 +31,6 @@ def test_an_example_is_valid_and_renders(example: Path) -> None:
     text = example.read_text(encoding="utf-8")
     jsonschema.validate(yaml.safe_load(text), schema.stack_schema())
     env = load(example)
-    assert env.warnings == ()
+    assert warnings(env) == ()
     keys = dict(key_paths(env)) if env.cluster.kind == "hosts" else {}
     assert "workloads.yaml" in render(env, {path: "" for path in keys.values()})

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from docs.generate import PAGES, REFERENCE, page
-from infra.model.gpu import GPUS
+from infra.model.gpu.models import GPUS
 from infra.schema import stack_schema
 
 pytestmark = pytest.mark.unit

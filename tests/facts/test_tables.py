@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from docs import facts as due
 from infra import facts, versions
-from infra.model.quantities import version_numbers
+from infra.model.base.quantities import version_numbers
 
 pytestmark = pytest.mark.unit
 

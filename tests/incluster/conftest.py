@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.model.namespaces import TRIAL
+from infra.model.base.namespaces import TRIAL
 from infra.plan import gpu_operator, quotas, readiness_gate, sharing
 from infra.plan.sharing import NAMESPACE
 from lab.rehearse.program import Gate

@@ -21,8 +21,8 @@ import yaml
 
 from infra.config import parse
 from infra.incluster import model
+from infra.model.base.namespaces import HEALTH
 from infra.model.environment import Environment
-from infra.model.namespaces import HEALTH
 from infra.plan import health, quotas
 from tests.conftest import Plane
 from tests.incluster.live_clusters import LiveCluster, Manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.config import parse
-from infra.model.pool import Pool
+from infra.model.pool.pool import Pool
 from infra.plan import karpenter, node_groups, nodes, pool_keeper, quotas, sharing, workloads
 from infra.plan.sharing import NAMESPACE
 from lab.rehearse.program import Gate, Keeper

@@ -11,7 +11,7 @@ import pytest
 
 from infra import versions
 from infra.incluster.proof import lift_patch
-from infra.model.namespaces import TRIAL
+from infra.model.base.namespaces import TRIAL
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
 from lab.simulator import faults, keys

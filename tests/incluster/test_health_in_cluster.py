@@ -13,7 +13,7 @@ import pytest
 from gpuform.checkout.paths import Paths
 from infra import versions
 from infra.incluster import model
-from infra.model.namespaces import HEALTH
+from infra.model.base.namespaces import HEALTH
 from lab.offline.charts import Charts
 from tests.conftest import Plane
 from tests.incluster.health_cluster import BURST, FakePrometheus, HealthCluster, LoopProcess, environment

@@ -18,7 +18,7 @@ from gpuform.hosts import run
 from gpuform.provider.hosts.inputs import inventory_of
 from infra.config import KEY, load, parse
 from infra.inventory import content_hash, from_json, inventory, mark_unsafe, read_keys, to_json
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 from infra.plan.inventory import inventory as planned
 from infra.plan.inventory import key_paths
 from tests.hosts import connections

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gpuform.engine import Engine, Event, Result, Step
-from infra.model.losses import REPORT
+from infra.model.base.guard_names import REPORT
 from lab.offline.aws.provider import NOTICE
 from tests.journey.aws_world import World, world
 from tests.stack.destroy.played_karpenter import PlayedKarpenter

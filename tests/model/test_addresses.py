@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from infra.model import aws_values
-from infra.model.addresses import max_nodes, prefix_delegation, subnets
-from infra.model.aws_network import OwnNetwork
+from infra.model.aws import values
+from infra.model.aws.network import OwnNetwork
+from infra.model.base.errors import InputError
+from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
-from infra.model.errors import InputError
+from infra.model.pool.addresses import max_nodes, prefix_delegation, subnets
 from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
@@ -64,7 +65,7 @@ def test_fewer_addresses_than_full_nodes_take_get_a_warning(
         "cluster.network.cidr: its private subnets in us-west-2a, us-west-2b have 246 addresses, and nodes "
         f"full of pods there may take {need}; use a larger network, fewer nodes, or a smaller max_pods"
     )
-    assert env.warnings == (() if need is None else (warning,))
+    assert warnings(env) == (() if need is None else (warning,))
 
 
 def test_fewer_addresses_than_nodes_are_refused() -> None:
@@ -97,7 +98,7 @@ def test_the_larger_nodes_take_their_own_addresses_and_offer_more() -> None:
     gpu, shares = {"models": ["T4"], "count": [1, 4]}, {"kind": "time_slicing", "replicas": 3}
     elastic = {"max": {"nvidia.com/gpu.shared": 24}}
     env = environment("10.0.0.0/23", gpu=gpu, elastic=elastic, sharing=shares)
-    assert [f"may take {2 * 59 + 8 * 59}; " in text for text in env.warnings] == [True]
+    assert [f"may take {2 * 59 + 8 * 59}; " in text for text in warnings(env)] == [True]
 
 
 @pytest.mark.parametrize(("pods", "blocks"), [(None, False), (29, False), (30, True), (110, True)])
@@ -110,4 +111,4 @@ def test_the_regions_are_those_that_aws_has_eks_in() -> None:
     session = pytest.importorskip("botocore.session").get_session()
     assert {
         name: tuple(session.get_available_regions("eks", name)) for name in session.get_available_partitions()
-    } == aws_values.PARTITIONS
+    } == values.PARTITIONS

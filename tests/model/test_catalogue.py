@@ -9,12 +9,11 @@ import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from gpuform.reports.catalogue import entries
-from infra.model import gpu as catalogue
-from infra.model.errors import InputError
-from infra.model.gpu import GPUS, Drivers, Gpu
-from infra.model.gpu_choice import GpuChoice
-from infra.model.machines import BUILT_IN, MACHINES, UNSUPPORTED, smallest
-from infra.model.sharing import Mps, check_sharing
+from infra.model.base.errors import InputError
+from infra.model.gpu.choice import GpuChoice
+from infra.model.gpu.machines import BUILT_IN, MACHINES, UNSUPPORTED, smallest
+from infra.model.gpu.models import ALIASES, GPUS, Drivers, Gpu
+from infra.model.pool.sharing import Mps, check_sharing
 from infra.plan import karpenter, node_class
 from tests.external import reference
 from tests.plan.aws_environments import aws
@@ -54,14 +53,14 @@ SEEN = {
 
 
 def test_every_gpu_says_what_discovery_says() -> None:
-    found = {g.pci: (g.product, g.family, "{}.{}".format(*g.compute)) for g in catalogue.GPUS.values()}
+    found = {g.pci: (g.product, g.family, "{}.{}".format(*g.compute)) for g in GPUS.values()}
     assert found == SEEN
 
 
 def test_aliases_name_gpus_and_hide_none() -> None:
-    for alias, name in catalogue.ALIASES.items():
-        assert name in catalogue.GPUS
-        assert alias not in catalogue.GPUS
+    for alias, name in ALIASES.items():
+        assert name in GPUS
+        assert alias not in GPUS
         found = BUILT_IN.gpu(alias)
         assert found is not None
         assert found.name == name
@@ -69,8 +68,8 @@ def test_aliases_name_gpus_and_hide_none() -> None:
 
 
 def test_only_volta_ends_with_a_driver_branch() -> None:
-    ended = {gpu.name for gpu in catalogue.GPUS.values() if gpu.driver.last}
-    assert ended == {gpu.name for gpu in catalogue.GPUS.values() if gpu.family == "volta"}
+    ended = {gpu.name for gpu in GPUS.values() if gpu.driver.last}
+    assert ended == {gpu.name for gpu in GPUS.values() if gpu.family == "volta"}
 
 
 # As in the talk's table: GPU, number, RAM in GB, vCPUs.

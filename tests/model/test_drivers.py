@@ -6,11 +6,13 @@ import pytest
 
 from infra import facts
 from infra.config import parse
-from infra.model import drivers, operator_checks, xid
-from infra.model.errors import InputError
-from infra.model.gpu import GPUS
-from infra.model.machines import BUILT_IN
-from infra.model.quantities import version_numbers
+from infra.model.base.errors import InputError
+from infra.model.base.quantities import version_numbers
+from infra.model.checks.environment import warnings
+from infra.model.gpu import drivers, xid
+from infra.model.gpu.machines import BUILT_IN
+from infra.model.gpu.models import GPUS
+from infra.model.platform import installed
 from infra.versions import GPU_DRIVER, GPU_DRIVER_OF_BRANCH, HOST_CONTAINER_TOOLKIT
 from tests.plan.environments import on
 
@@ -51,12 +53,12 @@ def test_modules_follow_from_generation_and_branch(gpu: str, version: str, modul
 
 def test_a_driver_that_breaks_efa_is_neither_chosen_nor_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """By EC2's P4d, since the catalogue has no P6e: R595 breaks EFA there [NVIDIA/aicr#2383]."""
-    assert drivers.LAST_WITH_EFA == {"GB200": 580, "GB300": 580}
-    monkeypatch.setattr(drivers, "LAST_WITH_EFA", {"A100-SXM4-40GB": 580})
+    assert installed.LAST_WITH_EFA == {"GB200": 580, "GB300": 580}
+    monkeypatch.setattr(installed, "LAST_WITH_EFA", {"A100-SXM4-40GB": 580})
 
     def chosen(**operator: str) -> str:
         env = on("existing", {"name": "a100", "machine": "p4d.24xlarge"}, gpu_operator=operator)
-        return operator_checks.driver_version(env.gpu_operator, env.pools)
+        return installed.driver_version(env.gpu_operator, env.pools)
 
     assert chosen() == GPU_DRIVER_OF_BRANCH[580]
     assert chosen(driver_version="570.133.20") == "570.133.20"
@@ -74,7 +76,7 @@ def test_a_driver_without_the_fixes_of_its_branch_gets_a_warning(floor: facts.Fi
 
     def warned(version: str) -> tuple[str, ...]:
         pool = {"name": "t4", "machine": "g2.5xlarge"}
-        return on("existing", pool, gpu_operator={"driver_version": version}).warnings
+        return warnings(on("existing", pool, gpu_operator={"driver_version": version}))
 
     old = f"{drivers.branch(floor.fixed)}.10.01"
     fact = f"gpu_operator.driver_version: {old} has vulnerabilities (NVIDIA {floor.id})"
@@ -104,7 +106,7 @@ def test_own_hosts_are_warned_once_of_a_driver_without_fixes() -> None:
     cluster = {"kind": "hosts", "driver": {"source": "nvidia", "version": "580.95.05"}}
     env = parse({"name": "e", "cluster": cluster, "pools": pools})
     fact = "cluster.driver.version: 580.95.05 has vulnerabilities (NVIDIA bulletin 5861)"
-    assert env.warnings == (f"{fact}; use 580.178.04 or newer",)
+    assert warnings(env) == (f"{fact}; use 580.178.04 or newer",)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,18 @@ from typing import get_args
 import pytest
 from pydantic import TypeAdapter
 
-from infra.model.errors import InputError
-from infra.model.gpu import GPUS
-from infra.model.images import IMAGES, ImageKey, alias, check_pin, is_alias, newest_parameter, ssm_parameter
-from infra.model.machines import MACHINES
+from infra.model.aws.images import (
+    IMAGES,
+    ImageKey,
+    alias,
+    check_pin,
+    is_alias,
+    newest_parameter,
+    ssm_parameter,
+)
+from infra.model.base.errors import InputError
+from infra.model.gpu.machines import MACHINES
+from infra.model.gpu.models import GPUS
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.model.gpu import GPUS
-from infra.model.layouts import config_name, standard_layout
-from infra.model.mig import Geometry, Profile
+from infra.model.gpu.mig import Geometry, Profile
+from infra.model.gpu.models import GPUS
+from infra.model.pool.layouts import standard_layout
+from infra.model.pool.mig_config import config_name
 from infra.plan import gpu_operator, sharing
 from tests.external import mig_layouts
 from tests.mig_layouts import GEOMETRIES, layouts

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model import drivers, labels
+from infra.model.base import labels
+from infra.model.base.errors import InputError
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.errors import InputError
-from infra.model.gpu import GPUS
-from infra.model.prices import PriceList
+from infra.model.gpu import drivers
+from infra.model.gpu.models import GPUS
 from infra.plan import cost, gpu_operator, karpenter, node_class, nodes, sharing
 from lab.simulator.hardware import parse_model
 from tests.config.edits import changed, message

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
 from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit

@@ -19,7 +19,8 @@ from tempfile import TemporaryDirectory
 
 from infra.config import load, price_list
 from infra.inventory import read_keys
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
+from infra.model.checks.environment import warnings
 from infra.plan.render import render
 from tests.mutations.change import mutated, seeds
 
@@ -83,7 +84,7 @@ def _outcome(path: Path, longest: float) -> tuple[str, str]:
     signal.setitimer(signal.ITIMER_PROF, longest)
     try:
         env = load(path)
-        list(env.warnings)
+        list(warnings(env))
         for text in render(env, read_keys(env, ROOT), price_list(env)).values():
             text.encode()
     except InputError as error:

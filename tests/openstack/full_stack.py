@@ -24,7 +24,7 @@ import yaml
 from gpuform.engine.files import write
 from gpuform.engine.standins import _launch_script
 from infra.config import load
-from infra.model import labels
+from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import magnum, simulated_clouds
 from lab.plane import ControlPlane

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from infra import versions
-from infra.model import offer
+from infra.model.base.errors import InputError
 from infra.model.environment import Environment
-from infra.model.errors import InputError
+from infra.model.pool import allocatable
 from infra.plan import dra, eks, gpu_operator, karpenter, node_class, render, sharing, workloads
 from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, SLICED, TABLE, aws
 from tests.plan.environments import on
@@ -87,8 +87,8 @@ def test_compute_domains_alpha_gates_and_what_needs_a_certificate_are_off() -> N
 def test_a_claimed_node_offers_no_resource_and_says_so() -> None:
     pool = ENV.pools[0]
     assert sharing.resources(ENV, pool) == {}
-    assert offer.claimable(pool) == {"gpu.nvidia.com": 4}
-    assert offer.claimable(ENV.pools[1]) == {}
+    assert allocatable.claimable(pool) == {"gpu.nvidia.com": 4}
+    assert allocatable.claimable(ENV.pools[1]) == {}
     files = render.render(ENV)
     assert "claimable:\n  gpu.nvidia.com: 4" in files["pools.yaml"]
     assert "dra-driver.yaml" not in render.render(TABLE["sliced"])
@@ -146,7 +146,7 @@ def test_slices_are_cut_as_for_kind_mig_and_counted_by_their_class() -> None:
     born = karpenter.node_labels(CUT, pool)
     assert born["nvidia.com/mig.config"] == "3g.20gb-2x2g.10gb"
     assert born["nvidia.com/gpu.deploy.device-plugin"] == "false"
-    assert (sharing.resources(CUT, pool), offer.claimable(pool)) == ({}, {"mig.nvidia.com": 24})
+    assert (sharing.resources(CUT, pool), allocatable.claimable(pool)) == ({}, {"mig.nvidia.com": 24})
     assert gpu_operator.values(CUT)["migManager"]["enabled"]
 
 
@@ -202,7 +202,7 @@ def on_other_cluster(kind: str, **operator: Any) -> Environment:
 def test_claims_are_to_be_had_on_every_kind_of_cluster(kind: str) -> None:
     env = on_other_cluster(kind)
     (pool,) = env.pools
-    assert offer.claimable(pool) == {"mig.nvidia.com": 4}
+    assert allocatable.claimable(pool) == {"mig.nvidia.com": 4}
     assert not env.by_karpenter(pool), "Karpenter runs on AWS alone"
     release = dra.release(env)
     assert release

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from infra.config import parse
+from infra.model.base.prices import USD_PER_HOUR, PriceList
 from infra.model.environment import Environment
-from infra.model.prices import USD_PER_HOUR, PriceList
 from infra.plan.bill import Line, per_month, to_document
 from infra.plan.cost import bill
 from infra.plan.rules import facts

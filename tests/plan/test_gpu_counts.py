@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.model import offer
 from infra.model.environment import Environment
+from infra.model.pool import allocatable
 from infra.plan import eks, karpenter, readiness_gate, render
 from infra.plan.rules import facts
 from tests.plan.aws_environments import COUNTS, TABLE, aws
@@ -106,7 +106,7 @@ def test_a_workload_may_ask_for_what_the_largest_node_offers() -> None:
     kept = {**COUNTS, "sharing": {**COUNTS["sharing"], "fail_requests_greater_than_one": False}}
     env = aws(kept, workloads=[{**work, "count": 12}])
     assert env.workloads[0].device_count == 12, "thirteen are in the table of bad input"
-    assert offer.max_resources("mixed", env.pools[0]) == {SHARED: 12}
+    assert allocatable.max_resources("mixed", env.pools[0]) == {SHARED: 12}
 
 
 def test_what_nodes_offer_is_said_by_their_number_of_gpus() -> None:
@@ -123,8 +123,8 @@ def test_a_live_node_says_how_many_it_has_where_the_pool_does_not(
     expected: dict[str, str], gpus: int | None
 ) -> None:
     several, one = TABLE["several counts"].pools[0], TABLE["sliced"].pools[0]
-    assert offer.node_gpus(several, expected) == gpus
-    assert offer.node_gpus(one, expected) == 1
+    assert allocatable.node_gpus(several, expected) == gpus
+    assert allocatable.node_gpus(one, expected) == 1
 
 
 def test_an_existing_pool_says_by_discoverys_label_what_each_node_offers() -> None:

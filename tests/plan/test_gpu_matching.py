@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model import offer
-from infra.model.errors import InputError
+from infra.model.base.errors import InputError
+from infra.model.pool import allocatable
 from infra.plan import workloads
 from tests.config.edits import message
 from tests.plan.aws_environments import aws
@@ -128,7 +128,7 @@ def test_on_aws_a_pool_is_not_judged_by_gpus_that_nobody_sells() -> None:
     for size in ({"nodes": 1}, {"elastic": {"max": {"cpu": 1000}}}):
         env = aws({"gpu": asked, "sharing": {"kind": "mps", "replicas": 2}, **size}, workloads=[work])
         assert [gpu.name for gpu in env.pools[0].gpus] == ["L40S", "RTX-PRO-6000"]
-        assert offer.mps_memory_mib(env.pools[0]) == 46068 // 2
+        assert allocatable.mps_memory_mib(env.pools[0]) == 46068 // 2
         assert parse(env.resolved()).pools == env.pools
 
 

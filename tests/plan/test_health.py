@@ -10,7 +10,7 @@ import pytest
 from infra.config import parse
 from infra.incluster import actions, reporting
 from infra.incluster import health as program
-from infra.model import labels
+from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import eks, gpu_operator, health, node_groups, quotas
 from tests.components.aws_stacks import small

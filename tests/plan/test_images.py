@@ -11,7 +11,7 @@ import yaml
 
 from infra import versions
 from infra.config import load, parse
-from infra.model import registries
+from infra.model.base import registries
 from infra.model.environment import Environment
 from infra.plan import charts, images, user_data
 from infra.plan.render import render

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from infra import versions
-from infra.model.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
+from infra.model.base.quantities import version_numbers
+from infra.model.checks.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
 from infra.model.environment import Environment
-from infra.model.machines import MACHINES
-from infra.model.quantities import version_numbers
+from infra.model.gpu.machines import MACHINES
 from infra.plan import eks, karpenter, node_class, sharing
 from tests.external import reference
 from tests.plan.aws_environments import MODELS, SLICED, TABLE, aws

@@ -8,14 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from infra.config import parse
-from infra.model import magnum_changes
-from infra.model.openstack import (
-    ClusterNetwork,
-    Masters,
-    OpenstackCluster,
-    OpenstackPool,
-    Workers,
-)
+from infra.model.openstack import changes
+from infra.model.openstack.cluster import ClusterNetwork, Masters, OpenstackCluster, OpenstackPool, Workers
 from infra.plan import magnum, magnum_guards, sharing
 from tests.components.openstack_stacks import BURST, T4, small
 
@@ -159,16 +153,16 @@ PARTS: dict[str, type[BaseModel]] = {
 def test_every_field_of_the_cluster_has_a_row() -> None:
     fields = {name for name in OpenstackCluster.model_fields if name not in PARTS}
     fields |= {f"{part}.{name}" for part, model in PARTS.items() for name in model.model_fields}
-    assert set(magnum_changes.CLUSTER) == fields
+    assert set(changes.CLUSTER) == fields
 
 
 def test_every_field_of_a_node_group_has_a_row() -> None:
     own = {f"openstack.{name}" for name in OpenstackPool.model_fields}
-    assert set(magnum_changes.POOL) == {"machine", "nodes", "elastic", *own}
+    assert set(changes.POOL) == {"machine", "nodes", "elastic", *own}
 
 
 def test_every_row_has_its_source() -> None:
-    for table in (magnum_changes.CLUSTER, magnum_changes.POOL):
+    for table in (changes.CLUSTER, changes.POOL):
         assert all(len(change.source) > 15 for change in table.values())
 
 

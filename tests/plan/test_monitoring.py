@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.model.dcgm import DEFAULT, FIELDS
 from infra.model.environment import Environment
+from infra.model.gpu.dcgm import DEFAULT, FIELDS
 from infra.plan import device_plugin, gpu_operator, monitoring, scraping
 from infra.plan.quotas import namespaces
 from infra.plan.render import render

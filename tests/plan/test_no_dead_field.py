@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from infra.config import parse
-from infra.model.errors import InputError
-from infra.model.hosts import HostsCluster
+from infra.model.base.errors import InputError
+from infra.model.hosts.cluster import HostsCluster
 from infra.plan.inventory import key_paths
 from infra.plan.render import render
 from tests.components import aws_fields

@@ -13,12 +13,13 @@ import pytest
 import yaml
 
 from infra.config import load, parse
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.errors import InputError
+from infra.model.base.quantities import cpu_millis, memory_bytes
+from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
-from infra.model.errors import InputError
-from infra.model.machines import MACHINES
-from infra.model.node_resources import NodeResources, allocatable, daemon_sets, free_resources
-from infra.model.quantities import cpu_millis, memory_bytes
+from infra.model.gpu.machines import MACHINES
+from infra.model.placement.node_resources import NodeResources, allocatable, daemon_sets, free_resources
 from infra.plan import device_plugin, dra, gpu_operator, monitoring, sharing, simulated_clouds
 from infra.strict_yaml import load_all
 from lab.rehearse.nodes import simulated_nodes
@@ -96,10 +97,10 @@ def test_more_shares_than_pods_get_a_warning() -> None:
         "pools[0].sharing: a node of g4dn.xlarge offers 20, and has room for 19 pods beside 10 DaemonSets"
     )
     limit = {"elastic": {"max": {"cpu": 40}}}
-    assert aws({**T4, **limit, "sharing": sharing}).warnings == (
+    assert warnings(aws({**T4, **limit, "sharing": sharing})) == (
         f"{expected}; offer fewer, or raise aws.max_pods",
     )
-    assert aws({**T4, **limit, "sharing": sharing, "aws": {"max_pods": 110}}).warnings == ()
+    assert warnings(aws({**T4, **limit, "sharing": sharing, "aws": {"max_pods": 110}})) == ()
 
 
 STACKS = ("local", "aws-dev", "aws-prod", "openstack-dev")

@@ -9,10 +9,12 @@ import pytest
 import yaml
 
 from infra.config import parse
-from infra.model import drivers, labels
+from infra.model.base import labels
+from infra.model.base.errors import InputError
+from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
-from infra.model.errors import InputError
-from infra.model.operator import OWNERS
+from infra.model.gpu import drivers
+from infra.model.platform.operator import OWNERS
 from infra.plan import gpu_operator
 from policies import guarded, operator
 from policies.rule import Resource, judge
@@ -164,7 +166,7 @@ def test_the_pods_of_declared_workloads_can_be_ended(
     policy = values["driver"]["upgradePolicy"]
     assert policy["gpuPodDeletion"] == flags
     assert {key: policy["drain"][key] for key in flags} == flags
-    assert bool(env.warnings) is (False in upgrade.values())
+    assert bool(warnings(env)) is (False in upgrade.values())
     known(values)
 
 
@@ -190,10 +192,10 @@ def test_a_flag_that_keeps_the_pods_of_a_declared_workload_is_warned_of(
     works: list[dict[str, Any]], upgrade: dict[str, Any], expected: list[str]
 ) -> None:
     env = on("existing", T4, workloads=works, gpu_operator={"upgrade": upgrade})
-    assert len(env.warnings) == len(expected)
-    for text, start in zip(env.warnings, expected, strict=True):
+    assert len(warnings(env)) == len(expected)
+    for text, start in zip(warnings(env), expected, strict=True):
         assert text.startswith(f"gpu_operator.upgrade.{start}")
-    assert on("existing", T4, workloads=works, gpu_operator={"upgrade": {"drain": {}}}).warnings == ()
+    assert warnings(on("existing", T4, workloads=works, gpu_operator={"upgrade": {"drain": {}}})) == ()
 
 
 def test_a_number_of_nodes_is_a_number_to_the_operator() -> None:

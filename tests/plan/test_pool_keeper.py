@@ -6,7 +6,7 @@ import pytest
 
 from infra.config import parse
 from infra.incluster import pool_keeper as program
-from infra.model import labels
+from infra.model.base import labels
 from infra.plan import magnum, pool_keeper, sharing, startup
 from tests.incluster.live_clusters import RESEARCH as ENV
 from tests.plan.aws_environments import TABLE

@@ -11,8 +11,8 @@ from gpuform.stack import policy_check as judging
 from infra import versions
 from infra.config import parse
 from infra.facts import EKS_VERSIONS
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.prices import PriceList
 from infra.plan import quotas, scheduler, workloads
 from infra.plan.cost import bill
 from infra.plan.render import render

@@ -10,7 +10,7 @@ import pytest
 
 from infra.config import parse
 from infra.model.environment import Environment
-from infra.model.offer import claimable
+from infra.model.pool.allocatable import claimable
 from infra.plan import (
     device_plugin,
     dra,

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from infra.config import load
-from infra.model import labels, relayout
+from infra.model.base import labels
+from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
+from infra.model.pool import reset
 from infra.plan import gpu_operator, inventory, nodes
 from lab.rehearse.nodes import simulated_nodes
 from tests.plan.aws_environments import aws
@@ -50,7 +52,7 @@ BY_DEFAULT = [
 @pytest.mark.parametrize(("kind", "pool", "found"), BY_DEFAULT)
 def test_the_default_is_a_reboot_on_machines_of_a_cloud(kind: str, pool: dict[str, Any], found: str) -> None:
     made = env(kind, pool)
-    assert relayout.reset_of(kind, made.pools[0]) == found
+    assert reset.reset_of(kind, made.pools[0]) == found
     assert reboots(made) == (found == "reboot")
 
 
@@ -80,14 +82,14 @@ BESIDE = (
 def test_one_pool_decides_for_the_release_and_a_contradicting_one_gets_a_warning() -> None:
     both = env("existing", P4D, A100)
     assert reboots(both)
-    assert both.warnings == ()
-    assert env("existing", P4D, {**A100, "reset": "gpu"}).warnings == (BESIDE,)
+    assert warnings(both) == ()
+    assert warnings(env("existing", P4D, {**A100, "reset": "gpu"})) == (BESIDE,)
 
 
 def test_a_reset_that_a_hypervisor_may_refuse_gets_a_warning() -> None:
-    assert env("aws", {**P4D, "reset": "gpu"}).warnings == (VIRTUAL,)
-    assert env("aws", {**P5, "reset": "gpu"}).warnings == (), "Hopper needs no reset"
-    assert env("existing", {**A100, "reset": "gpu"}).warnings == ()
+    assert warnings(env("aws", {**P4D, "reset": "gpu"})) == (VIRTUAL,)
+    assert warnings(env("aws", {**P5, "reset": "gpu"})) == (), "Hopper needs no reset"
+    assert warnings(env("existing", {**A100, "reset": "gpu"})) == ()
 
 
 def test_own_hosts_without_a_cluster_have_the_roles_variable() -> None:

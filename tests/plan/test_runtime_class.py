@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from infra.config import parse
+from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
-from infra.model.hosts import CDI, format_version
+from infra.model.hosts.cluster import CDI, format_version
 from infra.plan import device_plugin, gpu_operator, inventory, readiness_gate, workloads
 from lab.rehearse import nodes
 from tests.plan.environments import on, pod_spec
@@ -86,7 +87,7 @@ def test_the_device_plugin_alone_passes_gpus_as_the_runtime_takes_them() -> None
 def test_who_declares_nothing_is_told_that_other_pods_need_the_class(
     cluster: dict[str, Any], warns: bool
 ) -> None:
-    found = hosts(**cluster).warnings
+    found = warnings(hosts(**cluster))
     assert [line.partition(":")[0] for line in found] == (["cluster.runtime_version"] if warns else [])
 
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from infra.config import parse
-from infra.model import workload_kinds
-from infra.model.namespaces import CERT_MANAGER, KSERVE
+from infra.model.base.namespaces import CERT_MANAGER, KSERVE
+from infra.model.placement import fit
 from infra.plan import images, kserve, quotas, scaling, serving, workloads
 from infra.plan.render import render
 from infra.plan.rules.alerts import pods
@@ -125,7 +125,7 @@ def test_checks_and_times_of_updates_count_the_most_pods() -> None:
 
 
 def test_a_rehearsal_places_the_most_pods() -> None:
-    env = workload_kinds.with_max_pods(parse(GOOD["scaling"]))
+    env = fit.with_max_pods(parse(GOOD["scaling"]))
     kinds = [item["kind"] for item in workloads.manifests(env)]
     assert kinds == ["Deployment", "Service", "Deployment"]
     assert workloads.manifests(env)[-1]["spec"]["replicas"] == 6
@@ -236,7 +236,7 @@ def test_releases_come_only_with_a_model_and_cert_manager_unless_there_is_one() 
     spaces = [one["metadata"]["name"] for one in quotas.namespaces(theirs)]
     assert [name for name in spaces if name in (KSERVE, CERT_MANAGER)] == [KSERVE]
     assert kserve.releases(parse(GOOD["scaling"])) == ()
-    at_most = workload_kinds.with_max_pods(parse(SERVED))
+    at_most = fit.with_max_pods(parse(SERVED))
     assert not at_most.served_workloads, "a rehearsal has Deployments"
 
 

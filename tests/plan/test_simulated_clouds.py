@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model import labels
+from infra.model.base import labels
 from infra.plan import simulated_clouds
 from tests.plan.aws_environments import aws
 

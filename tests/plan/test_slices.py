@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.model import offer
+from infra.model.base.errors import InputError
+from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
-from infra.model.errors import InputError
+from infra.model.pool import allocatable
 from infra.plan import gpu_operator, karpenter, mig_parted, render, sharing
 from tests.plan.aws_environments import aws
 from tests.plan.environments import mig_configs, on, plugin
@@ -103,7 +104,7 @@ def test_under_single_a_slice_is_shared_as_a_gpu(
     resources = plugin(found)[key]["sharing"]["timeSlicing"]["resources"]
     assert resources == [{"name": GPU, "replicas": 2}]
     assert sharing.resources(found, pool) == offered
-    assert offer.products(found.strategy(pool), pool) == (f"NVIDIA-A100-PCIE-40GB{product}",)
+    assert allocatable.products(found.strategy(pool), pool) == (f"NVIDIA-A100-PCIE-40GB{product}",)
 
 
 def test_a_plus_stands_in_no_key_and_a_long_key_is_cut() -> None:
@@ -145,7 +146,7 @@ def test_mps_is_told_with_the_memory_that_each_client_has() -> None:
     (pool,) = yaml.safe_load_all(render.render(found)["pools.yaml"])
     assert pool["mps"] == {"memory_mib_per_client": 3840}
     mixed = aws({"gpu": {"models": ["L4", "A10G"], "count": 1}, "sharing": {"kind": "mps", "replicas": 4}})
-    assert offer.mps_memory_mib(mixed.pools[0]) == 23028 // 4
+    assert allocatable.mps_memory_mib(mixed.pools[0]) == 23028 // 4
 
 
 def test_an_overlay_says_what_is_whole_and_what_is_cut() -> None:
@@ -160,13 +161,13 @@ def test_an_overlay_says_what_is_whole_and_what_is_cut() -> None:
 
 def test_every_resource_has_its_key_in_a_quota() -> None:
     found = env((FOUR, {**CERN, "devices": [0], "share": {"replicas": 2}}))
-    keys = [offer.quota_key(name) for name in offer.gpu_resources("mixed", found.pools[0])]
+    keys = [allocatable.quota_key(name) for name in allocatable.gpu_resources("mixed", found.pools[0])]
     assert keys == [f"requests.{GPU}", f"requests.{SMALL}.shared", f"requests.{BIG}.shared"]
 
 
 def test_parts_of_a_gpu_are_its_slices_and_their_shares() -> None:
     def parts(block: dict[str, Any], strategy: Any = "mixed") -> dict[str, float]:
-        return offer.unit_parts(strategy, env((FOUR, block), strategy=strategy).pools[0])
+        return allocatable.unit_parts(strategy, env((FOUR, block), strategy=strategy).pools[0])
 
     assert parts(CERN) == {SMALL: pytest.approx(2 / 7), BIG: pytest.approx(3 / 7)}
     some = parts({**CERN, "devices": [0], "share": {"replicas": 2}})
@@ -235,7 +236,7 @@ SLICES: list[tuple[dict[str, Any], dict[str, Any], int | None]] = [
 
 @pytest.mark.parametrize(("block", "work", "number"), SLICES)
 def test_one_process_uses_one_slice(block: dict[str, Any], work: dict[str, Any], number: int | None) -> None:
-    found = [text for text in env((FOUR, block), work=[{"pool": "p0", **work}]).warnings if ".count" in text]
+    found = [text for text in warnings(env((FOUR, block), work=[{"pool": "p0", **work}])) if ".count" in text]
     fact = f"a CUDA process uses one MIG slice, the first of the {number} in its container"
     remedy = "request 1, with more pods or a larger profile, or start one process for each slice"
     assert found == (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model import labels
+from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import eks, karpenter, node_class, queues, simulated_clouds, user_data, workloads
 from tests.config.edits import message

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from infra.config import load
-from infra.model import checks
-from infra.model.errors import InputError
-from infra.model.workload import PodWorkload
+from infra.model.base.errors import InputError
+from infra.model.workload import matching
+from infra.model.workload.workload import PodWorkload
 from infra.plan import gpu_operator, quotas, workloads
 from tests.plan.aws_environments import CLAIMED, aws
 from tests.plan.environments import gpus, on, pod_spec
@@ -78,7 +78,7 @@ def test_the_request_follows_from_the_pool(
     env = on("embedded", *pools, workloads=[workload])
     assert gpus(workloads.manifests(env)[0]) == request_
     chosen = [pool for pool in env.pools if pool.name == workload.get("pool")]
-    assert not chosen or checks.requested_resource("mixed", chosen, env.workloads[0]) == next(
+    assert not chosen or matching.requested_resource("mixed", chosen, env.workloads[0]) == next(
         iter(request_), None
     )
 

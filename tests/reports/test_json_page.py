@@ -19,7 +19,7 @@ from gpuform.hosts.verify import Report, Verdict
 from gpuform.usage.health import HealthStatus, Ticket, UnhealthyNode
 from gpuform.usage.queues import QueueStatus, Usage, Waiting
 from gpuform.usage.status import summarise_status
-from infra.model.prices import PriceList
+from infra.model.base.prices import PriceList
 from infra.plan import cost
 from infra.plan.bill import to_document
 from tests.reports.live import ENV, node, pod

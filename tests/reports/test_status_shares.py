@@ -10,10 +10,9 @@ import pytest
 from gpuform.cli.local import monitoring_lines
 from gpuform.reports.tables import bill_total
 from gpuform.usage.cluster_objects import parse_claims
-from gpuform.usage.injected_faults import faulty_nodes, unsettled_pools
-from gpuform.usage.status import ClusterStatus, summarise_status
+from gpuform.usage.status import ClusterStatus, faulty_nodes, summarise_status, unsettled_pools
 from infra.config import parse
-from infra.model.prices import PriceList
+from infra.model.base.prices import PriceList
 from infra.plan.cost import bill
 from lab.plane import Member, Status
 from lab.rehearse.cost_report import price_source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra.model.dcgm import DEFAULT
-from infra.model.monitoring import Monitoring
+from infra.model.gpu.dcgm import DEFAULT
+from infra.model.platform.monitoring import Monitoring
 from infra.plan import scraping
 from infra.plan.dashboards import dashboards
 from tests.plan.dashboards.reading import environment, queries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuform.usage import nodes
-from infra.model import labels
+from infra.model.base import labels
 from lab.simulator import device_plugin, keys
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.model.machines import MACHINES
+from infra.model.gpu.machines import MACHINES
 
 SOURCE = "AWS Price List API, on-demand"
 _LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
@@ -45,7 +45,7 @@ CLUSTER_PRICES = (
         units={"GiBps-mo": 1024.0},
     ),
 )
-"""What an EKS cluster costs besides its machines, by the fields of ``infra.model.prices.OtherPrices``."""
+"""What an EKS cluster costs besides its machines, by the fields of ``OtherPrices``."""
 
 
 def fetch_prices(client: Any, region: str, date: str, report: Callable[[str], None]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from gpuform.stack.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster, Say
 from gpuform.stack.destroy.karpenter import read_controller
 from gpuform.stack.destroy.state import State
 from gpuform.stack.destroy.teardown import CreatedCluster, Step, Teardown
-from infra.model.aws import AwsCluster
+from infra.model.aws.cluster import AwsCluster
 from infra.plan.eks import kubeconfig
 from infra.plan.node_groups import JoinSettings
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clients.aws.api import AwsError, create_client, translate_errors
 from gpuform.stack.destroy.teardown import Leftover, Sweeper
-from infra.model import labels
+from infra.model.base import labels
 
 Json = Mapping[str, Any]
 

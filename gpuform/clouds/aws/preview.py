@@ -22,8 +22,8 @@ from gpuform.stack.preview.effect import (
     paths_of,
 )
 from gpuform.stack.preview.snapshot import Snapshot
-from infra.model import elastic as capacities
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.pool import elastic
 from infra.plan.node_groups import MINIMAL
 
 _CLUSTER = "aws:eks/cluster:Cluster"
@@ -110,7 +110,7 @@ def _drift(step: Step, snapshot: Snapshot, pool: str) -> Effect:
 
 
 def _uses_reservation(step: Step) -> bool:
-    term = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [capacities.CAPACITY_TYPES["reserved"]]}
+    term = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [elastic.CAPACITY_TYPES["reserved"]]}
     requirements = after(step, "spec", "template", "spec", "requirements") or ()
     return term in requirements or bool(after(step, "spec", "capacityReservationSelectorTerms"))
 

@@ -14,7 +14,7 @@ from gpuform.clouds.aws.lookups import LOOKUPS, OUR_TAGS, Call, Lookup
 from gpuform.engine.pending import Operation
 from gpuform.stack.recover import state as states
 from gpuform.stack.recover.plan import Recovery, Step, ambiguous
-from infra.model import labels
+from infra.model.base import labels
 
 _ARN_ACCOUNT = re.compile(r"arn:[\w-]+:[\w-]+:[\w-]*:(\d{12}):")
 

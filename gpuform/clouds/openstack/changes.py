@@ -42,7 +42,7 @@ from gpuform.stack.preview.effect import (
 )
 from gpuform.stack.preview.snapshot import Snapshot
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool.pool import Pool
 from infra.plan import losses, magnum
 
 _BOUNDS = ("minNodeCount", "maxNodeCount")

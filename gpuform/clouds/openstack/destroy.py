@@ -18,7 +18,7 @@ from gpuform.clouds.openstack.recover import require_credentials_of
 from gpuform.stack.destroy.state import State
 from gpuform.stack.destroy.teardown import CreatedCluster, Leftover, Step, Sweeper, Teardown
 from gpuform.stack.recover import state as states
-from infra.model.openstack import OpenstackCluster
+from infra.model.openstack.cluster import OpenstackCluster
 
 _CONFLICT = 409
 _OFFLINE = "offline: OpenStack is not queried for leftovers"

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.provider.handler import Call, DiffResult, Properties, ReadResult
-from infra.model.losses import VARIABLE
+from infra.model.base.guard_names import VARIABLE
 
 
 class Guard:

@@ -17,7 +17,7 @@ from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.nodes.inputs import check_inputs
 from gpuform.provider.properties import UNKNOWN, reveal
-from infra.model.losses import GUARDED_GROUPS, RELEASES, REPORT, USED_CLUSTERS, VERDICTS
+from infra.model.base.guard_names import GUARDED_GROUPS, RELEASES, REPORT, USED_CLUSTERS, VERDICTS
 
 INPUTS = (
     *("environment", "fixed", "lost", "acknowledged"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import Client
-from infra.model.quantities import quantity
+from infra.model.base.quantities import quantity
 
 
 async def find_conflicts(connect: Callable[[], Client], before: Any, after: Any) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from gpuform.checkout.errors import OperationError
 from gpuform.provider.handler import Call
 from gpuform.provider.nodes.cluster import Cluster, EvictionRefused, Manifest, pod_name
-from infra.model.namespaces import TRIAL
+from infra.model.base.namespaces import TRIAL
 
 _PAUSE_S = 1.0
 _DRIVER = "gpu.nvidia.com"  # DRA driver of the GPUs

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuform.provider.nodes.cluster import Manifest, labels
-from infra.model.labels import GPU_COUNT, GPU_UNHEALTHY
-from infra.model.quantities import whole_number
+from infra.model.base.labels import GPU_COUNT, GPU_UNHEALTHY
+from infra.model.base.quantities import whole_number
 
 CONFIG = "nvidia.com/mig.config"
 STATE = "nvidia.com/mig.config.state"

@@ -16,7 +16,7 @@ from gpuform.provider.nodes.layout import Layout, Note, is_applied, is_under_way
 from gpuform.provider.nodes.relayout import Relayout
 from gpuform.provider.nodes.rolling import max_unavailable, roll
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
-from infra.model.labels import POOL
+from infra.model.base.labels import POOL
 
 _COMPARED = ("selector", "config", "layout", "offers")
 _OPTIONS = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty", "kept", "configMap")

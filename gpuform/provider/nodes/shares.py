@@ -16,8 +16,8 @@ from gpuform.kubernetes.pods import sum_requests
 from gpuform.provider.nodes.cluster import Manifest, labels, pod_name
 from gpuform.provider.nodes.drain import uses_gpu
 from gpuform.provider.nodes.layout import CONFIG, DISABLED, LAYOUT, offers_of
-from infra.model.labels import DEPLOY_DEVICE_PLUGIN
-from infra.model.quantities import whole_number
+from infra.model.base.labels import DEPLOY_DEVICE_PLUGIN
+from infra.model.base.quantities import whole_number
 
 DEFAULT = "default"  # the configuration of nodes without the label
 BY_CLAIM = "dra"  # stands for GPUs allocated by claim, without a device plugin

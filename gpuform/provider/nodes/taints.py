@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.provider.nodes.cluster import Manifest
-from infra.model.labels import NVIDIA_GPU
+from infra.model.base.labels import NVIDIA_GPU
 
 GKES_TAINT = (NVIDIA_GPU, "present")
 """Key and value of the taint that GKE sets on nodes with GPUs [cloud.google.com, GKE, how-to/gpus]."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _TYPES = {
     "gpuform:nodes:PoolNodes": "nodes.pool_nodes",
     "gpuform:nodes:MigLayout": "nodes.mig_layout",
-    "gpuform:nodes:GpuOperatorRemoval": "nodes.operator_removal",
+    "gpuform:nodes:GpuOperatorRemoval": "guards.operator_removal",
     "gpuform:workloads:BlueGreen": "workloads.blue_green",
     "gpuform:workloads:ScalingRemoval": "workloads.scaling",
     "gpuform:hosts:HostConfiguration": "hosts.configuration",

@@ -12,8 +12,8 @@ from gpuform.provider.guards.guard import Guard
 from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import MERGE, Cluster
 from gpuform.provider.nodes.inputs import check_inputs
-from infra.model.losses import KUEUE_API, KUEUE_RELEASE
-from infra.model.namespaces import KUEUE
+from infra.model.base.guard_names import KUEUE_API, KUEUE_RELEASE
+from infra.model.base.namespaces import KUEUE
 
 MANAGER = f"{KUEUE_RELEASE}-controller-manager"
 MANAGER_PODS = {"labelSelector": "app.kubernetes.io/name=kueue,control-plane=controller-manager"}

@@ -14,7 +14,7 @@ from gpuform.provider.nodes.inputs import TIMEOUT_S, check_inputs
 from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 from gpuform.provider.workloads.pair import Pair, PairState, opposite
 from gpuform.provider.workloads.rollout import Rollout
-from infra.model.labels import COLOURS
+from infra.model.base.labels import COLOURS
 
 _INPUTS = (
     "kubeconfig", "context", "deployment", "service", "step", "switchAt", "deadlineSeconds"

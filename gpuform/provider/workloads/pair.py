@@ -9,7 +9,7 @@ from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client
 from gpuform.kubernetes.pods import condition, format_reason, not_ready_reason
 from gpuform.provider.nodes.cluster import MERGE, Manifest
-from infra.model import labels
+from infra.model.base import labels
 from infra.plan import blue_green
 
 MANAGER = "gpuform-blue-green"

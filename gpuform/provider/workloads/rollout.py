@@ -15,7 +15,7 @@ from gpuform.checkout.errors import OperationError
 from gpuform.checkout.listing import abbreviate
 from gpuform.provider.handler import Call
 from gpuform.provider.workloads.pair import ColourState, Pair, PairState, opposite
-from infra.model.labels import COLOURS
+from infra.model.base.labels import COLOURS
 
 _MAX_REASONS = 3  # pods of one template mostly wait for the same
 

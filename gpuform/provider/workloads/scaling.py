@@ -12,7 +12,7 @@ from gpuform.provider.guards.guard import Guard
 from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import MERGE, Cluster
 from gpuform.provider.nodes.inputs import check_inputs
-from infra.model import labels
+from infra.model.base import labels
 
 INPUTS = ("kubeconfig", "context", "namespace", "name")
 TIMEOUT_S = 120

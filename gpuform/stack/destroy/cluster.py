@@ -15,7 +15,7 @@ from gpuform.checkout.listing import abbreviate, count_of
 from gpuform.kubernetes.client import ApiError, Client, Unreachable
 from gpuform.kubernetes.foreign import foreign_objects, queued_workloads
 from gpuform.kubernetes.kubeconfig import resolve
-from infra.model.losses import RELEASES
+from infra.model.base.guard_names import RELEASES
 
 Json = dict[str, Any]
 _T = TypeVar("_T")

@@ -33,7 +33,7 @@ from gpuform.stack.destroy.cluster import (
     wait_until_deleted,
 )
 from gpuform.stack.destroy.state import DeclaredObject
-from infra.model import labels
+from infra.model.base import labels
 
 _RETAIN_ATTEMPTS = 5
 """How often volumes are patched and read again: a concurrent change may overwrite the patch."""

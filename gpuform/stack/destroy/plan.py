@@ -10,7 +10,7 @@ from gpuform.checkout.listing import abbreviate, count_of
 from gpuform.stack.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, name_of
 from gpuform.stack.destroy.cluster_teardown import list_balancers, list_kept_volumes
 from gpuform.stack.destroy.teardown import ENGINE_ONLY, Leftover, Step
-from infra.model import labels
+from infra.model.base import labels
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from gpuform.engine.pending import RELEASE
-from infra.model.labels import COLOURS
-from infra.model.losses import GUARD, KUEUE_API
+from infra.model.base.guard_names import GUARD, KUEUE_API
+from infra.model.base.labels import COLOURS
 from infra.plan import blue_green
 
 Resource = Mapping[str, Any]

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from gpuform.stack.drift.rules import TAINTS, DriftRules, Finding, key_path
-from infra.model import labels
+from infra.model.base import labels
+from infra.model.base.quantities import whole_number
 from infra.model.environment import Environment
-from infra.model.offer import node_gpus
-from infra.model.pool import Pool
-from infra.model.quantities import whole_number
+from infra.model.pool.allocatable import node_gpus
+from infra.model.pool.pool import Pool
 from infra.plan.gpu_operator import driver_version
 from infra.plan.nodes import simulated_nodes
 from infra.plan.sharing import (

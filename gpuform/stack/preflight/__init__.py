@@ -11,8 +11,8 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine.checkpoint import guard_records
 from gpuform.engine.pending import RELEASE
 from gpuform.stack.preflight.check import Finding, local_state
+from infra.model.base.quantities import version_numbers
 from infra.model.environment import Environment
-from infra.model.quantities import version_numbers
 from infra.plan import losses
 from infra.plan.images import releases
 

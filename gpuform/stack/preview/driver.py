@@ -1,7 +1,8 @@
 """Effects of a change of the GPU operator on its driver: order, time, and the pods at which it fails.
 
-A node is cordoned, loses its pods with GPUs (infra/model/driver_upgrade.py: all or none), gets a new driver
-pod, is validated and uncordoned [gpu-operator v26.7.0: k8s-operator-libs, pkg/upgrade/common_manager.go].
+A node is cordoned, loses its pods with GPUs (infra/model/placement/driver_upgrade.py: all or none), gets a
+new driver pod, is validated and uncordoned [gpu-operator v26.7.0: k8s-operator-libs,
+pkg/upgrade/common_manager.go].
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from gpuform.checkout.listing import abbreviate
 from gpuform.engine import Step
 from gpuform.stack.preview.effect import Effect, Effects, Weight, after, before, differs
 from gpuform.stack.preview.snapshot import PodRef, Snapshot
-from infra.model import driver_upgrade
-from infra.model.quantities import version_numbers
+from infra.model.base.quantities import version_numbers
+from infra.model.placement import driver_upgrade
 
 _FIRST_IN_PLACE = (26, 7)
 """From here on a driver pod restarts in place, without an eviction, if its DRIVER_CONFIG_DIGEST stays, of its

@@ -27,8 +27,8 @@ from gpuform.stack.preview.effect import (
     loss_rule,
 )
 from gpuform.stack.preview.snapshot import Snapshot
-from infra.model import labels
-from infra.model.losses import GUARD, VERDICTS
+from infra.model.base import labels
+from infra.model.base.guard_names import GUARD, VERDICTS
 
 _PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
 _MIG_LAYOUT = "gpuform:nodes:MigLayout"

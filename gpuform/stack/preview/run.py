@@ -30,8 +30,9 @@ from gpuform.stack.preview.effects import find_effects, guard_notes
 from gpuform.stack.preview.outcome import Outcome
 from gpuform.stack.preview.snapshot import Snapshot, declared_snapshot, read_snapshot
 from infra.config import load, price_list
+from infra.model.base.guard_names import REPORT
+from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
-from infra.model.losses import REPORT
 from infra.plan.cost import bill
 from policies import clock
 
@@ -105,11 +106,11 @@ class Preview:
                 require_own_values(env)
         except InputError as error:
             return None, self._refused(outcome, error)
-        for line in env.warnings:
+        for line in warnings(env):
             self.say(f"warning: {line}")
         accepted = (*self.acknowledged, *env.acknowledge_loss)
         bills = bill(env, price_list(env, self.paths.prices))
-        return env, replace(outcome, after=bills, warnings=env.warnings, acknowledged=accepted)
+        return env, replace(outcome, after=bills, warnings=warnings(env), acknowledged=accepted)
 
     def _refused(self, outcome: Outcome, error: InputError) -> Outcome:
         """Its author reads the summary, not this machine's paths."""

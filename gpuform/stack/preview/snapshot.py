@@ -9,9 +9,11 @@ from typing import Any
 
 from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from gpuform.usage.nodes import pool_of
-from infra.model import driver_upgrade, labels, monitoring, namespaces
+from infra.model.base import labels, namespaces
 from infra.model.environment import Environment
-from infra.model.workload import DeploymentWorkload
+from infra.model.placement import driver_upgrade
+from infra.model.platform import monitoring
+from infra.model.workload.workload import DeploymentWorkload
 
 
 @dataclass(frozen=True, order=True)

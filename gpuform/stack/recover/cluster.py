@@ -16,7 +16,7 @@ from gpuform.kubernetes.kubeconfig import Access, resolve
 from gpuform.stack.recover import releases
 from gpuform.stack.recover import state as states
 from gpuform.stack.recover.plan import MANUAL, Release, Step
-from infra.model import labels
+from infra.model.base import labels
 
 PREFIX = "kubernetes:"
 _MANAGER = "pulumi-kubernetes-"  # followed by a random suffix, which no pending operation has

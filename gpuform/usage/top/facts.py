@@ -15,10 +15,10 @@ from gpuform.usage.status import ClusterStatus, PoolStatus, summarise_status
 from gpuform.usage.top.measured import History, last_hour
 from gpuform.usage.top.read import build_view, read_metrics
 from gpuform.usage.top.view import Node, View
+from infra.model.base.prices import PriceList
+from infra.model.base.quantities import quantity
 from infra.model.environment import Environment
-from infra.model.pool import Pool
-from infra.model.prices import PriceList
-from infra.model.quantities import quantity
+from infra.model.pool.pool import Pool
 from infra.plan.bill import Bill
 from infra.plan.cost import bill
 

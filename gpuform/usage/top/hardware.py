@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 from gpuform.usage.nodes import Node, gpu_id
 from gpuform.usage.top.measured import Key, Metrics
-from infra.model import labels, offer
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.gpu import GPUS, Gpu
-from infra.model.pool import Pool
-from infra.model.sharing import Mig, Mps, TimeSlicing
+from infra.model.gpu.models import GPUS, Gpu
+from infra.model.pool import allocatable
+from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import Mig, Mps, TimeSlicing
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ class DeviceFactory:
     def whole_gpu(self, index: int, uuid: str = "", model: str = "", key: Key | None = None) -> Device:
         sharing = self.pool.sharing
         shares = sharing.replicas if isinstance(sharing, TimeSlicing | Mps) else 1
-        resource = offer.shared_name(labels.NVIDIA_GPU, sharing if isinstance(sharing, TimeSlicing) else None)
+        resource = allocatable.shared_name(
+            labels.NVIDIA_GPU, sharing if isinstance(sharing, TimeSlicing) else None
+        )
         if self.pool.by_claim:
             resource = labels.GPU_DEVICE_CLASS
         return Device(
@@ -99,7 +102,7 @@ class DeviceFactory:
             model=self.model_name(),
             resource=self._resource(profile),
             shares=share.replicas if share else 1,
-            size=offer.slice_parts(self.pool).get(profile)
+            size=allocatable.slice_parts(self.pool).get(profile)
             or (compute / self.gpu_slices[0] if compute else size),
             profile=profile,
             compute=compute,
@@ -112,8 +115,10 @@ class DeviceFactory:
         if self.pool.by_claim:
             return labels.MIG_DEVICE_CLASS
         share = sharing.share if isinstance(sharing, Mig) else None
-        mixed = offer.pool_strategy(self.env.strategy(self.pool), self.pool) == "mixed"
-        return offer.shared_name(offer.mig_resource(profile) if mixed else labels.NVIDIA_GPU, share)
+        mixed = allocatable.pool_strategy(self.env.strategy(self.pool), self.pool) == "mixed"
+        return allocatable.shared_name(
+            allocatable.mig_resource(profile) if mixed else labels.NVIDIA_GPU, share
+        )
 
 
 def _simulated_devices(naming: DeviceFactory, node: Node) -> Iterator[Device]:
@@ -139,7 +144,7 @@ def _measured_devices(naming: DeviceFactory, node: Node, metrics: Metrics) -> It
 
 def _declared_devices(naming: DeviceFactory, pool: Pool, tags: Mapping[str, str]) -> Iterator[Device]:
     label = tags.get(labels.GPU_COUNT, "")
-    count = int(label) if label.isdecimal() else offer.node_gpus(pool, tags) or pool.gpu_counts[-1]
+    count = int(label) if label.isdecimal() else allocatable.node_gpus(pool, tags) or pool.gpu_counts[-1]
     only = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
     geometry = naming.model.geometry if naming.model else None
     layout = pool.layout or {}

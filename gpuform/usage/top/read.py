@@ -15,9 +15,9 @@ from gpuform.usage.top import hardware, holders
 from gpuform.usage.top.hardware import Device
 from gpuform.usage.top.measured import Metrics, query_measurements
 from gpuform.usage.top.view import Gpu, Node, Slice, Use, View
-from infra.model import labels
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool.pool import Pool
 
 
 def read_metrics(prometheus: Prometheus) -> tuple[Metrics, str]:

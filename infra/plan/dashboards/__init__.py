@@ -16,10 +16,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from infra.model.base.labels import GPU_UNHEALTHY
+from infra.model.base.prices import HOURS_PER_MONTH, PriceList
 from infra.model.environment import Environment
-from infra.model.labels import GPU_UNHEALTHY
-from infra.model.prices import HOURS_PER_MONTH, PriceList
-from infra.model.workload import InferenceWorkload
+from infra.model.workload.workload import InferenceWorkload
 from infra.plan import cost, scaling, templates
 from infra.plan.rules.alerts import RUNBOOKS, pods, runbook_prefix
 from infra.plan.scraping import JOB

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.model import xid
+from infra.model.base.labels import POOL, QUEUE_ADMITTED, QUEUE_MANAGED
 from infra.model.clusters import ExistingCluster
 from infra.model.environment import Environment
-from infra.model.labels import POOL, QUEUE_ADMITTED, QUEUE_MANAGED
+from infra.model.gpu import xid
 from infra.plan import templates
 from infra.plan.rules import alerts, facts, gke
 from infra.plan.rules.promql import COMMON, Rule, any_of, label, record

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from infra.model import xid
-from infra.model.drivers import needs_fabric_manager
 from infra.model.environment import Environment
-from infra.model.pool import Pool
-from infra.model.sharing import Mig, TimeSlicing
-from infra.model.workload import InferenceWorkload
+from infra.model.gpu import xid
+from infra.model.gpu.drivers import needs_fabric_manager
+from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import Mig, TimeSlicing
+from infra.model.workload.workload import InferenceWorkload
 from infra.plan import quotas, serving, templates, workloads
 from infra.plan.rules.promql import COMMON, any_of, one_line
 from infra.plan.sharing import NAMESPACE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from infra.model.labels import (
+from infra.model.base.labels import (
     DRIVER_UPGRADE_SKIP,
     DRIVER_UPGRADE_STATE,
     GPU_NOT_READY,
@@ -14,7 +14,7 @@ from infra.model.labels import (
     MIG_CONFIG_STATE,
     POOL,
 )
-from infra.model.namespaces import PLACEHOLDER
+from infra.model.base.namespaces import PLACEHOLDER
 from infra.plan.scraping import JOB
 
 Rule = dict[str, Any]

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpuform.clients.aws.api import create_client, translate_errors
-from infra.model import addresses, labels
-from infra.model.aws import AwsCluster
-from infra.model.aws_network import ExistingNetwork, OwnNetwork
+from infra.model.aws.cluster import AwsCluster
+from infra.model.aws.network import ExistingNetwork, OwnNetwork
+from infra.model.base import labels
 from infra.model.environment import Environment
+from infra.model.pool import addresses
 from infra.plan import eks, node_class, node_groups
 from lab.offline.aws.functions import assumed_subnet
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuform.clients.aws.api import create_client
-from infra.model.machines import Machine
+from infra.model.gpu.machines import Machine
 from lab.rehearse.cloud.market import Market
 
 ACCOUNT = "123456789012"  # moto's

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from gpuform.clients.aws.api import create_client
-from infra.model import labels
+from infra.model.base import labels
 from lab.rehearse.cloud.answers import ACCOUNT, Json
 from lab.rehearse.cloud.market import CapacityType, LaunchedInstance, Market
 

@@ -22,9 +22,9 @@ import yaml
 from gpuform.checkout.errors import Failure
 from gpuform.clients.aws.api import create_client, translate_errors
 from infra import versions
-from infra.model import labels
-from infra.model.machines import Machine
-from infra.model.node_resources import allocatable
+from infra.model.base.labels import ARCH, HOSTNAME, INSTANCE_TYPE, KWOK_NODE, OS, SIM_HOST_DRIVER, ZONE
+from infra.model.gpu.machines import Machine
+from infra.model.placement.node_resources import allocatable
 from infra.plan.nodes import device_annotations, gpu_annotations, size_annotations
 from lab.rehearse.cloud.answers import ACCOUNT
 from lab.rehearse.cloud.fleet import Fleets
@@ -187,18 +187,18 @@ def node_manifest(
     free = allocatable(machine, kubelet.max_pods or machine.pods, kubelet.reserves_for or machine.pods)
     huge = kubelet.huge_pages * 2
     annotations = {
-        labels.KWOK_NODE: "fake",
+        KWOK_NODE: "fake",
         **size_annotations(replace(free, memory=free.memory - huge)),
         **device_annotations(huge, adapters),
         **driver_annotations(machine),
     }
     node_labels = {
-        labels.HOSTNAME: name,
-        labels.OS: "linux",
-        labels.ARCH: machine.arch,
-        labels.INSTANCE_TYPE: machine.name,
+        HOSTNAME: name,
+        OS: "linux",
+        ARCH: machine.arch,
+        INSTANCE_TYPE: machine.name,
         "topology.kubernetes.io/region": region,
-        labels.ZONE: zone,
+        ZONE: zone,
     }
     return {
         "apiVersion": "v1",
@@ -210,4 +210,4 @@ def node_manifest(
 
 def driver_annotations(machine: Machine) -> dict[str, str]:
     """Annotations that tell the simulator which GPUs are in a node, and that its image has a driver."""
-    return {**gpu_annotations(machine), labels.SIM_HOST_DRIVER: versions.GPU_DRIVER} if machine.model else {}
+    return {**gpu_annotations(machine), SIM_HOST_DRIVER: versions.GPU_DRIVER} if machine.model else {}

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpuform.usage.rehearsal import Refusal
-from infra.model import addresses
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.pool import Pool
-from infra.model.prices import PriceList
+from infra.model.pool import addresses
+from infra.model.pool.pool import Pool
 from infra.plan import node_groups
 
 CapacityType = Literal["on-demand", "spot", "reserved"]

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from gpuform.clients.aws.api import create_client, translate_errors
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.prices import PriceList
 from infra.plan import eks, node_groups
 from lab.rehearse.cloud import account
 from lab.rehearse.cloud.answers import ACCOUNT, Answer, Answers, add_machine_types, priced_machines

@@ -13,7 +13,7 @@ from lab.sidecars.shared.server import METADATA, NotFound, Server
 Json = dict[str, Any]
 APP = "kube-state-metrics"
 HEALTH = "gpuform-health"
-"""Namespace and Deployment of the health loop; infra.model.health has the same name for the plan."""
+"""Namespace and Deployment of the health loop; infra.model.platform.health has the same name for the plan."""
 _KINDS = "/apis/monitoring.coreos.com/v1"
 _OF_HEALTH = f"/apis/apps/v1/namespaces/{HEALTH}/deployments"
 

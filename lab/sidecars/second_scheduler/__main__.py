@@ -22,7 +22,7 @@ from lab.sidecars.shared.server import Server
 
 INTERVAL_S = 0.5  # seconds between two reads of the cluster
 NAME = "gpuform-packer"
-"""Namespace, account and label of the scheduler; infra.model.scheduling has the same name for the plan."""
+"""Namespace, account and label of the scheduler, as in the plan."""
 CONFIG = "config.yaml"
 _MAPS = f"/api/v1/namespaces/{NAME}/configmaps?labelSelector=app.kubernetes.io%2Fname%3D{NAME}"
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
-from lab.simulator import driver, faults
-from lab.simulator.dcgm import counters
+from lab.simulator import counters, driver, faults
 from lab.simulator.dcgm.rows import WINDOW_MS, NodeWatch, Row, rows
 from lab.simulator.store import Store
 from lab.simulator.world import World

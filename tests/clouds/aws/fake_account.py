@@ -19,7 +19,7 @@ from gpuform.clouds.aws.preflight import checks
 from gpuform.clouds.aws.preflight.endpoint import ConnectionResult, LocalMachine
 from gpuform.stack.preflight.check import Finding
 from infra.model.environment import Environment
-from infra.model.machines import MACHINES
+from infra.model.gpu.machines import MACHINES
 from infra.plan import eks
 
 ACCOUNT = "111122223333"

@@ -16,7 +16,7 @@ from gpuform.clouds.aws.destroy import eks_cluster as cluster_of
 from gpuform.clouds.aws.leftovers import Leftovers, Scope, may_query_aws
 from gpuform.stack.destroy import Destroy, Plan
 from gpuform.stack.destroy.state import State
-from infra.model.losses import GUARD
+from infra.model.base.guard_names import GUARD
 from tests.stack.destroy import engine_state as states
 from tests.stack.destroy.engine_state import REGION, _credentials, aws_state, eks, teardown_of
 

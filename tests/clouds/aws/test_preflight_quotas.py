@@ -10,8 +10,8 @@ import pytest
 from gpuform.clouds.aws.preflight.quota_table import QUOTAS, UNKNOWN_FAMILIES, Market, quota_of
 from gpuform.clouds.aws.preflight.quotas import purchases
 from infra.config import parse
-from infra.model.machines import MACHINES, UNSUPPORTED
-from infra.model.offer import limit_amounts
+from infra.model.gpu.machines import MACHINES, UNSUPPORTED
+from infra.model.pool.allocatable import limit_amounts
 from tests.clouds.aws.fake_account import RESERVATION, Account, instance, reservation
 from tests.components.aws_stacks import changed, small, stack
 

@@ -21,8 +21,8 @@ from gpuform.stack.preview import run
 from gpuform.stack.preview.run import Preview, SimulatedBase
 from gpuform.stack.preview.snapshot import declared_snapshot
 from infra.config import parse
+from infra.model.base.guard_names import GUARD
 from infra.model.environment import Environment
-from infra.model.losses import GUARD
 from infra.plan import losses
 from lab.toolchain import Toolchain
 from tests.components.aws_stacks import changed, own_checkout, small

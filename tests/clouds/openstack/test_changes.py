@@ -12,8 +12,8 @@ import pytest
 from gpuform.checkout.errors import InputError
 from gpuform.clouds.openstack import OPENSTACK, changes
 from gpuform.stack.preflight import require_possible
+from infra.model.base.guard_names import GUARD
 from infra.model.environment import Environment
-from infra.model.losses import GUARD
 from infra.plan import losses
 from tests.clouds.openstack.environments import A100, CLUSTER, T4, environment
 from tests.clouds.openstack.fake_cloud import FakeCloud

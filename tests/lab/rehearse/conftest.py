@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing
 import pytest
 
 from gpuform.checkout.paths import Paths
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.prices import PriceList
 from lab.plane import ControlPlane
 from lab.rehearse.cloud.server import Cloud
 from lab.rehearse.cluster import Cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool.pool import Pool
 from infra.plan import eks, gpu_operator, karpenter, node_class, quotas, readiness_gate, sharing
 from lab.offline import karpenter_crds
 from lab.rehearse.cloud.market import LaunchedInstance

@@ -13,8 +13,8 @@ import pytest
 
 from gpuform.clients.aws.api import create_client
 from infra.config import load
-from infra.model import labels
-from infra.model.prices import PriceList
+from infra.model.base import labels
+from infra.model.base.prices import PriceList
 from lab.rehearse.cloud.market import Shortage
 from lab.rehearse.cloud.server import Cloud
 from tests.lab.rehearse.fake_cluster import FakeCluster

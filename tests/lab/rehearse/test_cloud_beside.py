@@ -13,7 +13,7 @@ import pytest
 
 from gpuform.clients.aws.api import create_client
 from infra.config import load, parse
-from infra.model.prices import Cost, PriceList
+from infra.model.base.prices import Cost, PriceList
 from infra.plan import node_class
 from lab.rehearse.cloud import account
 from lab.rehearse.cloud.account import create_account

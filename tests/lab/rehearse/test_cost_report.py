@@ -10,8 +10,8 @@ from gpuform.usage import nodes as seen
 from gpuform.usage.node_prices import PoolOutcome
 from gpuform.usage.nodes import Node, Pod
 from infra.config import parse
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.prices import PriceList
 from lab.rehearse.cost_report import CostReport, cells, used_share
 from lab.rehearse.reasons import latest_events
 from lab.rehearse.watch import NodeLifetime, Snapshot

@@ -11,7 +11,7 @@ import pytest
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from infra.config import load
-from infra.model.machines import MACHINES
+from infra.model.gpu.machines import MACHINES
 from infra.plan import user_data
 from infra.plan.eks import karpenter_values
 from lab.rehearse.cloud import instances

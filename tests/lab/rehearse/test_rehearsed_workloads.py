@@ -13,8 +13,8 @@ import yaml
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from infra.config import load, price_list
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.prices import PriceList
 from lab.rehearse.cloud.market import Shortage
 from lab.rehearse.cost_report import check_prices, price_source
 from lab.rehearse.options import Options, parse_reservation_left, parse_shortage

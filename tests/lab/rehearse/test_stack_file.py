@@ -9,7 +9,7 @@ import yaml
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from infra.config import load, parse
-from infra.model import labels
+from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import gpu_operator
 from lab.rehearse import nodes, stack_file

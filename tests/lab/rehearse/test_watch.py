@@ -13,8 +13,8 @@ from gpuform.usage.cluster_objects import CLAIMS_PATH, SLICES_PATH
 from gpuform.usage.nodes import Pod
 from gpuform.usage.queues import QueuedWorkload, Transition
 from infra.config import parse
-from infra.model.prices import PriceList
-from infra.model.workload import PodWorkload
+from infra.model.base.prices import PriceList
+from infra.model.workload.workload import PodWorkload
 from lab.rehearse import watch as watching
 from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS
 from lab.rehearse.cost_report import CostReport

@@ -14,7 +14,8 @@ import pytest
 from gpuform.usage.cluster_objects import CLAIMS, SLICES, Claims, parse_claims
 from gpuform.usage.status import summarise_status
 from infra.config import parse
-from infra.model import offer, quotas
+from infra.model.placement import quotas
+from infra.model.pool import allocatable
 from infra.plan import dra, gpu_operator, nodes, sharing, workloads
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -65,7 +66,7 @@ def claimed_now(site: Any) -> Claims:
 
 
 def test_the_driver_publishes_whole_gpus_and_slices_once_they_are_cut(site: Any, planned: Any) -> None:
-    offers = {f"{pool.name}-0": offer.claimable(pool) for pool in planned.pools}
+    offers = {f"{pool.name}-0": allocatable.claimable(pool) for pool in planned.pools}
     assert offers == {"whole-0": {"gpu.nvidia.com": 4}, "cut-0": {"mig.nvidia.com": 3}}
     site.until(lambda: claimed_now(site).devices, offers.__eq__)
     live = json.loads(site.kubectl("get", "resourceslices", "cut-0-gpu.nvidia.com", "-o", "json"))

@@ -11,12 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.model.dcgm import FIELDS
-from lab.simulator import device_plugin, keys, operands
+from infra.model.gpu.dcgm import FIELDS
+from lab.simulator import counters, device_plugin, keys, operands
 from lab.simulator.actions import Crash, Event, Recover
 from lab.simulator.claimed import Claim
-from lab.simulator.dcgm import counters
-from lab.simulator.dcgm.counters import (
+from lab.simulator.counters import (
     DEFAULT,
     KNOWN,
     NOT_SIMULATED,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.model import xid as catalogue
+from infra.model.gpu.xid import CLASSES, DEVICE_PLUGIN_SKIPS, numbers
 from lab.simulator import device_plugin, faults, keys, kubelet, operands
 from lab.simulator.actions import Annotate, Crash, Delete, NodeResources, Recover
 from lab.simulator.faults import Fault
@@ -181,8 +181,8 @@ def allocatable(world: Any) -> int:
 
 
 def test_every_xid_that_the_alerts_know_can_be_sent() -> None:
-    assert {number for kind in catalogue.CLASSES for number in catalogue.numbers(kind)} <= faults.XIDS.keys()
-    assert catalogue.DEVICE_PLUGIN_SKIPS == faults.APPLICATION_XIDS
+    assert {number for kind in CLASSES for number in numbers(kind)} <= faults.XIDS.keys()
+    assert DEVICE_PLUGIN_SKIPS == faults.APPLICATION_XIDS
 
 
 @pytest.mark.parametrize("xid", sorted(faults.XIDS))

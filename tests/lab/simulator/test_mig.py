@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.model import gpu as catalogue
+from infra.model.gpu import models
 from lab.simulator import device_plugin, keys, mig_manager
 from lab.simulator.actions import Delete, NodeMeta
 from lab.simulator.hardware import GPUS, Mig, device_filter
@@ -21,9 +21,9 @@ from tests.mig_layouts import layouts
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize("name", catalogue.GPUS)
+@pytest.mark.parametrize("name", models.GPUS)
 def test_planner_and_simulator_agree(name: str) -> None:
-    planned = catalogue.GPUS[name]
+    planned = models.GPUS[name]
     vendor, _, device = planned.pci.partition(":")
     assert vendor == "10de"
     ours = GPUS[device]
@@ -49,7 +49,7 @@ def mig_of(device: str) -> Mig:
 @pytest.mark.parametrize(("device", "number"), [("20b0", 77), ("20b7", 9)])
 def test_search_finds_every_layout_that_the_planner_knows(device: str, number: int) -> None:
     mig = mig_of(device)
-    possible = layouts(next(gpu.geometry for gpu in catalogue.GPUS.values() if gpu.pci == f"10de:{device}"))
+    possible = layouts(next(gpu.geometry for gpu in models.GPUS.values() if gpu.pci == f"10de:{device}"))
     result = 0
     plain = [name for name in mig.profiles if "+" not in name]
     for counts in itertools.product(*(range(max_instances(mig, name) + 2) for name in plain)):

@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.simulator import keys
 from lab.simulator.api import Api
-from lab.simulator.dcgm.counters import KNOWN
+from lab.simulator.counters import KNOWN
 from lab.simulator.dcgm.exporter import Exporters
 from lab.simulator.faults import Fault, render
 from lab.simulator.keys import FAULTS

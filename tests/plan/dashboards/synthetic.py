@@ -15,9 +15,10 @@ from typing import Any
 
 import yaml
 
-from infra.model import labels, offer
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool import allocatable
+from infra.model.pool.pool import Pool
 from infra.plan.rules import groups
 from tests.plan.rules.scraped import job, scraping, serving
 from tests.waiting import until
@@ -128,7 +129,11 @@ class SyntheticMetrics:
         yield "kube_node_spec_taint", {"node": self.exporters[SICK], **sick}, 1
 
     def _offered(self, pool: Pool) -> dict[str, int]:
-        return dict(offer.resources(self.env.strategy(pool), pool, pool.gpu_counts[0])) if pool.gpus else {}
+        return (
+            dict(allocatable.resources(self.env.strategy(pool), pool, pool.gpu_counts[0]))
+            if pool.gpus
+            else {}
+        )
 
     def _pods(self) -> Iterator[Sample]:
         for name, pool in self.nodes:

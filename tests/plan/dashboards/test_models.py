@@ -17,7 +17,7 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from infra.model.monitoring import Monitoring
+from infra.model.platform.monitoring import Monitoring
 from infra.plan.dashboards import NAMES, dashboards
 from tests.plan.dashboards.reading import ROOT, STACKS, environment, panels, queries
 from tests.plan.same_bytes import outputs

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.model.dcgm import DEFAULT
+from infra.model.base.prices import Cost
 from infra.model.environment import Environment
-from infra.model.prices import Cost
-from infra.model.queues import Queues, Team
-from infra.model.scheduling import Namespace
-from infra.model.serving import Scale
-from infra.model.workload import InferenceWorkload
+from infra.model.gpu.dcgm import DEFAULT
+from infra.model.platform.scheduling import Namespace
+from infra.model.workload.queues import Queues, Team
+from infra.model.workload.serving import Scale
+from infra.model.workload.workload import InferenceWorkload
 from infra.plan.dashboards import dashboards
 from infra.plan.rules import groups
 from lab.toolchain import Toolchain

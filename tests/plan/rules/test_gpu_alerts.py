@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from infra.incluster import model
-from infra.model import xid
 from infra.model.environment import Environment
+from infra.model.gpu import xid
 from infra.plan.rules.promql import ACTIVE, TEMPERATURE
 from tests.plan.rules import world
 from tests.plan.rules.promtool import Case, Check, Promtool, selector

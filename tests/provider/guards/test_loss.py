@@ -13,7 +13,7 @@ from gpuform.provider.handler import Call, Engine
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import UNKNOWN
-from infra.model.losses import GUARD, REPORT, VARIABLE
+from infra.model.base.guard_names import GUARD, REPORT, VARIABLE
 from tests.kubernetes.fake_client import FakeClient
 from tests.kubernetes.test_foreign import OURS
 from tests.provider.conftest import Log

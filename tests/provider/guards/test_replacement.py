@@ -13,7 +13,7 @@ from gpuform.provider.guards.replacement import INPUTS, ReplacementGuard, implie
 from gpuform.provider.handler import Call, CheckResult, Engine
 from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import UNKNOWN
-from infra.model.losses import REPORT, VARIABLE
+from infra.model.base.guard_names import REPORT, VARIABLE
 from tests.provider.conftest import Log
 
 pytestmark = pytest.mark.unit

@@ -15,7 +15,7 @@ from gpuform.stack.preview import effects as module
 from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.effects import guard_notes
 from gpuform.stack.preview.snapshot import PodRef, Snapshot
-from infra.model.losses import GUARD
+from infra.model.base.guard_names import GUARD
 
 pytestmark = pytest.mark.unit
 

@@ -18,7 +18,7 @@ from gpuform.engine import EngineFailure, Result
 from gpuform.stack.preview import run
 from gpuform.stack.preview.run import Preview, checkout_base
 from infra.config import load
-from infra.model import labels
+from infra.model.base import labels
 from lab.rehearse import nodes
 from lab.rehearse import plane as planes
 from lab.toolchain import Toolchain

@@ -15,7 +15,7 @@ from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.outcome import Outcome
 from gpuform.stack.preview.snapshot import PodRef
 from infra.config import parse
-from infra.model.prices import PriceList
+from infra.model.base.prices import PriceList
 from infra.plan.cost import bill
 from tests.components.aws_stacks import stack
 

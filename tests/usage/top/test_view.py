@@ -15,7 +15,7 @@ from gpuform.usage.top.measured import Metrics
 from gpuform.usage.top.read import NOTHING_YET, read_metrics
 from gpuform.usage.top.view import PodUse
 from infra.config import parse
-from infra.model import offer
+from infra.model.pool import allocatable
 from tests.usage.top.played import (
     ENV,
     GROUPS,
@@ -135,7 +135,7 @@ def test_a_gpu_is_what_its_slices_are_together(simulated: bool) -> None:
     pods = tuple(pod(f"a/{name}", "n1", mig_3g_20gb=1) for name in ("one", "two"))
     found = only_node(view_of(played, there, *pods, env=env))
     assert (found.requested, found.busy) == (1.0, 0.75)
-    assert offer.unit_parts("mixed", env.pools[0]) == {"nvidia.com/mig-3g.20gb": 0.5}
+    assert allocatable.unit_parts("mixed", env.pools[0]) == {"nvidia.com/mig-3g.20gb": 0.5}
 
 
 def test_a_real_node_has_the_devices_and_pods_that_dcgm_knows() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from gpuform.checkout.errors import Failure
 from gpuform.clouds.aws.preflight.account_api import Aws, home_region
 from gpuform.stack.preflight.check import Check, Result
-from infra.model.aws import AwsCluster
+from infra.model.aws.cluster import AwsCluster
 from infra.model.environment import Environment
 from infra.plan.node_groups import cluster_of
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gpuform.clients.aws.api import AwsError, create_client, translate_errors
-from infra.model.aws_values import PARTITIONS
+from infra.model.aws.values import PARTITIONS
 
 CreateClient = Callable[[str, str], Any]
 """Creates a client of a service in a region, like ``gpuform.clients.aws.api.create_client``."""

@@ -22,9 +22,9 @@ from gpuform.clouds.aws.preflight.account import describe_cluster
 from gpuform.clouds.aws.preflight.account_api import Aws
 from gpuform.kubernetes.credentials import trust
 from gpuform.stack.preflight.check import Check, Result
-from infra.model import labels
-from infra.model.aws import AwsCluster
-from infra.model.aws_network import ExistingNetwork
+from infra.model.aws.cluster import AwsCluster
+from infra.model.aws.network import ExistingNetwork
+from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan.node_groups import cluster_of
 

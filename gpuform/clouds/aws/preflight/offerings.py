@@ -15,9 +15,9 @@ from gpuform.clients.aws.api import AwsError
 from gpuform.clouds.aws.preflight.account_api import Aws
 from gpuform.clouds.aws.preflight.quotas import Purchase, is_own_instance, pools, purchases, running_instances
 from gpuform.stack.preflight.check import Check, Result
-from infra.model.elastic import Capacity
 from infra.model.environment import Environment
-from infra.model.pool import Pool
+from infra.model.pool.elastic import Capacity
+from infra.model.pool.pool import Pool
 from infra.plan import node_groups
 
 _USAGE_CLASSES: Mapping[Capacity, tuple[str, ...]] = {

@@ -14,11 +14,12 @@ from typing import Any
 from gpuform.clouds.aws.preflight.account_api import Aws, home_region
 from gpuform.clouds.aws.preflight.quota_table import QUOTAS, UNKNOWN_FAMILIES, Market, Quota, quota_of
 from gpuform.stack.preflight.check import Check, Result
-from infra.model import labels, offer
-from infra.model.elastic import SURGE, Capacity
+from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.machines import MACHINES, Machine
-from infra.model.pool import Pool
+from infra.model.gpu.machines import MACHINES, Machine
+from infra.model.pool import allocatable
+from infra.model.pool.elastic import SURGE, Capacity
+from infra.model.pool.pool import Pool
 from infra.plan import node_groups
 from infra.plan.node_groups import cluster_of
 
@@ -199,7 +200,9 @@ class Purchase:
         assert self.pool.elastic is not None
         machines = [machine for machine in self.machines if self._count(machine)]
         strategy = self.environment.strategy(self.pool)
-        sizes = [(machine.vcpu, offer.limit_amounts(strategy, self.pool, machine)) for machine in machines]
+        sizes = [
+            (machine.vcpu, allocatable.limit_amounts(strategy, self.pool, machine)) for machine in machines
+        ]
         return min(
             max((limit * vcpu // sizes_of[key] for vcpu, sizes_of in sizes), default=0)
             for key, limit in self.pool.elastic.max.items()
@@ -207,7 +210,7 @@ class Purchase:
 
     def _count(self, machine: Machine) -> int:
         if self.pool.nodes is None:
-            return offer.max_nodes(self.environment.strategy(self.pool), self.pool, machine)
+            return allocatable.max_nodes(self.environment.strategy(self.pool), self.pool, machine)
         return self.pool.nodes + (SURGE if self.pool.by_claim else 0)
 
     def limited_to(self, machines: Sequence[Machine]) -> Purchase:

@@ -14,7 +14,7 @@ from gpuform.clouds.aws.preflight.quotas import pools
 from gpuform.stack.preflight import Resources, last_version, recorded, refuse_version
 from gpuform.stack.preflight.check import Check, Result
 from infra.facts import bad_release
-from infra.model import images
+from infra.model.aws.images import Image, alias, is_alias, newest_parameter, ssm_parameter
 from infra.model.environment import Environment
 from infra.plan import eks, node_groups
 
@@ -36,7 +36,7 @@ def checks(env: Environment) -> Iterator[Check]:
     for parameter, (label, image) in _ssm_parameters(env).items():
         judge = partial(_judge_parameter, parameter, image, cluster.version)
         yield Check(f"{label} {image.key}", f"aws ssm get-parameter --name {parameter} {region}", judge)
-    for pin in dict.fromkeys(pin for pin in cluster.images.values() if not images.is_alias(pin)):
+    for pin in dict.fromkeys(pin for pin in cluster.images.values() if not is_alias(pin)):
         by_hand = f"aws ec2 describe-images --image-ids {pin} {region}"
         yield Check(f"image {pin}", by_hand, partial(_judge_ami, pin, cluster.version))
 
@@ -58,14 +58,14 @@ def refusals(env: Environment, resources: Resources, live: bool) -> Iterator[Inp
             yield InputError("cluster.version", fact, f'write "{present}" and run `gpuform up` first')
 
 
-def _ssm_parameters(env: Environment) -> dict[str, tuple[str, images.Image]]:
+def _ssm_parameters(env: Environment) -> dict[str, tuple[str, Image]]:
     """SSM parameters of dated aliases: the AMI for Karpenter, the release for a managed node group."""
     version = node_groups.cluster_of(env).version
     parameters = {}
     for pool in pools(env):
         release = node_groups.release_parameter(env, pool)
         if release is not None:
-            ami = images.ssm_parameter(pool.image, version, env.ami(pool))
+            ami = ssm_parameter(pool.image, version, env.ami(pool))
             label = "image" if pool.by_karpenter else "release of image"
             parameters[ami if pool.by_karpenter else release] = (label, pool.image)
     return parameters
@@ -104,7 +104,7 @@ def _judge_add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Result:
     return Result("FAIL", fact, f"write {default} as cluster.add_ons.{name}")
 
 
-def _judge_parameter(name: str, image: images.Image, kubernetes: str, aws: Aws) -> Result:
+def _judge_parameter(name: str, image: Image, kubernetes: str, aws: Aws) -> Result:
     answer = aws.find(("ParameterNotFound",), "ssm", "get_parameter", Name=name)
     if answer:
         return Result("PASS", answer["Parameter"]["Value"])
@@ -113,11 +113,11 @@ def _judge_parameter(name: str, image: images.Image, kubernetes: str, aws: Aws) 
     return Result("FAIL", "AWS has no such image in this region", f"pin {fix}, in cluster.images")
 
 
-def _newest(image: images.Image, kubernetes: str, aws: Aws) -> str | None:
+def _newest(image: Image, kubernetes: str, aws: Aws) -> str | None:
     """The dated alias of AWS's newest image of this kind; None if that is unknown, too."""
-    name = images.newest_parameter(image, kubernetes)
+    name = newest_parameter(image, kubernetes)
     try:
-        return images.alias(image, str(aws.query("ssm", "get_parameter", Name=name)["Parameter"]["Value"]))
+        return alias(image, str(aws.query("ssm", "get_parameter", Name=name)["Parameter"]["Value"]))
     except AwsError:
         return None
 

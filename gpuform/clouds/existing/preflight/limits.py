@@ -8,10 +8,10 @@ from typing import Any
 from gpuform.checkout.listing import abbreviate
 from gpuform.clouds.existing.preflight.cluster import LiveCluster, object_name
 from gpuform.stack.preflight.check import Check, Result
-from infra.model import surge
+from infra.model.base.quantities import quantity
 from infra.model.environment import Environment
-from infra.model.quantities import quantity
-from infra.model.workload import Workload
+from infra.model.placement import fit
+from infra.model.workload.workload import Workload
 from infra.plan.quotas import QUOTA
 
 QUOTAS, RANGES = "resourcequotas", "limitranges"
@@ -63,7 +63,7 @@ def _workloads(env: Environment, item: Json) -> list[Workload]:
 
 def _needs(env: Environment, work: Workload) -> dict[str, float]:
     cpu, memory = quantity(work.cpu), quantity(work.memory)
-    requests = {**dict.fromkeys(("cpu", "requests.cpu"), cpu), **surge.requests_of(env, work)}
+    requests = {**dict.fromkeys(("cpu", "requests.cpu"), cpu), **fit.requests_of(env, work)}
     return {"pods": 1, **requests, **dict.fromkeys(("memory", "requests.memory", "limits.memory"), memory)}
 
 

@@ -3,8 +3,8 @@
 Do requested GPUs reach containers, and only those? The API shows a node's container runtime
 (``status.nodeInfo.containerRuntimeVersion``), but not the configuration of a container toolkit on it.
 
-Exactly one controller may act on nodes with GPUs: infra/model/health.py. They are known by the images of
-their pods: NVSentinel (github.com/NVIDIA/NVSentinel: cordons, drains, resets), draino
+Exactly one controller may act on nodes with GPUs: infra/model/platform/health.py. They are known by the
+images of their pods: NVSentinel (github.com/NVIDIA/NVSentinel: cordons, drains, resets), draino
 (github.com/planetlabs/draino: drains by the conditions that node-problem-detector sets), medik8s'
 NodeHealthCheck, and Karpenter with the gate NodeRepair. node-problem-detector and
 EKS's node monitoring agent only report. EKS's auto repair acts by the agent's conditions; it is a setting of
@@ -31,7 +31,7 @@ from gpuform.clouds.existing.preflight.cluster import (
 )
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment
-from infra.model.hosts import CDI
+from infra.model.hosts.cluster import CDI
 
 SETTING = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 VARIABLE = SETTING.replace("-", "_").upper()

@@ -9,9 +9,9 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.clients.openstack.cloud import MICROVERSION
 from gpuform.clouds.openstack.preflight.project import ClusterPlace, Project
 from gpuform.stack.preflight.check import Check, Result
+from infra.model.base.quantities import version_numbers
 from infra.model.environment import Environment
-from infra.model.openstack import OpenstackCluster
-from infra.model.quantities import version_numbers
+from infra.model.openstack.cluster import OpenstackCluster
 from infra.plan.magnum import cluster_of
 
 _MAGNUM_TYPES = ("container-infra", "container-infrastructure-management", "container-infrastructure")

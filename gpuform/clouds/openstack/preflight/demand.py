@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 from gpuform.clients.openstack.api import Json
 from gpuform.clouds.openstack.preflight.project import Project
-from infra.model import capi_checks
 from infra.model.environment import Environment
-from infra.model.machines import Machine
-from infra.model.openstack import OpenstackCluster
+from infra.model.gpu.machines import Machine
+from infra.model.openstack.cluster import OpenstackCluster, is_enabled
 from infra.plan.magnum import cluster_of
 
 MASTERS, WORKERS = "default-master", "default-worker"
@@ -81,7 +80,7 @@ def count_floating_ips(env: Environment, nodes: int, balancers: int, template_ha
     cluster = cluster_of(env)
     if cluster.driver == "capi":  # by the label for the API's load balancer, and on no node
         labels = {_API_ADDRESS: "true", **cluster.labels}
-        return balancers if capi_checks.is_enabled(labels, _API_ADDRESS) else 0
+        return balancers if is_enabled(labels, _API_ADDRESS) else 0
     has_ips = template_has if cluster.network.floating_ip is None else cluster.network.floating_ip
     return nodes + bool(balancers) if has_ips else 0
 

@@ -18,7 +18,7 @@ from gpuform.clouds.openstack.preflight.project import Project
 from gpuform.clouds.openstack.preflight.references import find_images
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment
-from infra.model.openstack import GPU_LABEL
+from infra.model.openstack.cluster import GPU_LABEL
 from infra.plan.magnum import cluster_of, labels
 
 NO_DRIVER_IMAGES = ("fedora-coreos", "fedora-atomic", "flatcar", "coreos")

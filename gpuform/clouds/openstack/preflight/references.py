@@ -17,8 +17,8 @@ from gpuform.clouds.openstack.preflight.demand import Group, groups, groups_by_f
 from gpuform.clouds.openstack.preflight.project import Project
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment
-from infra.model.machines import Machine
-from infra.model.openstack import OpenstackCluster
+from infra.model.gpu.machines import Machine
+from infra.model.openstack.cluster import OpenstackCluster
 from infra.plan.magnum import cluster_of
 
 _KUBE_TAG = "kube_tag"

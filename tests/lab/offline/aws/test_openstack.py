@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gpuform.engine import EngineFailure
-from infra.model import magnum_changes
+from infra.model.openstack import changes
 from lab.toolchain import Toolchain
 from tests.lab.offline.aws.conftest import Offline, touched
 
@@ -113,7 +113,7 @@ FIELDS: Mapping[str, dict[str, str]] = {
 def test_what_replaces_is_what_the_provider_says(toolchain: Toolchain) -> None:
     provider = toolchain.path("pulumi-openstack-offline")
     document = json.loads(subprocess.check_output([provider, "-get-provider-info"], text=True))
-    tables = {"cluster": magnum_changes.CLUSTER, "nodegroup": magnum_changes.POOL}
+    tables = {"cluster": changes.CLUSTER, "nodegroup": changes.POOL}
     for kind, fields in FIELDS.items():
         schema: dict[str, Any] = document["provider"]["resources"][f"openstack_containerinfra_{kind}_v1"]
         forced = {name for name, field in schema.items() if field.get("forceNew")}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from infra.config import parse
-from infra.model.namespaces import HEALTH
+from infra.model.base.namespaces import HEALTH
 from infra.plan import health, quotas
 from lab.plane.processes import MONITORING_KEEPER, PROMETHEUS, STATE_METRICS
 from lab.toolchain import Toolchain

@@ -1,0 +1,232 @@
+"""What a node offers once the operands have run: resource names, amounts and the product label.
+
+The rules are those of NVIDIA's device plugin and GPU feature discovery 0.20.0, as noted in the project's
+facts; no cluster is queried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from infra.model.base import labels
+from infra.model.gpu.machines import Machine
+from infra.model.pool.elastic import CPU, MEMORY_GIB, NODES
+from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import Dra, Exclusive, Mig, Mps, SliceShare, TimeSlicing
+
+MigStrategy = Literal["none", "single", "mixed"]
+_OF_SLICES = (
+    *("memory", "multiprocessors", "slices.gi", "slices.ci"),
+    *(f"engines.{name}" for name in ("copy", "decoder", "encoder", "jpeg", "ofa")),
+)
+"""Labels of a MIG device [k8s-device-plugin, internal/resource/nvml-mig-device.go]."""
+
+
+def pool_strategy(strategy: MigStrategy, pool: Pool) -> MigStrategy:
+    """The MIG strategy of the pool's nodes; ``strategy`` is the operator's.
+
+    A MIG pool may set its own. An MPS pool has ``none`` instead of ``mixed``, with which MPS does not start.
+    Every function here takes the operator's strategy or the pool's own, with the same result.
+    """
+    if isinstance(pool.sharing, Mig) and pool.sharing.strategy:
+        return pool.sharing.strategy
+    return "none" if isinstance(pool.sharing, Mps) and strategy == "mixed" else strategy
+
+
+def mig_resource(profile: str) -> str:
+    """Resource name of a profile with strategy mixed; a resource name cannot contain a plus."""
+    return labels.NVIDIA_MIG_PREFIX + profile.replace("+", ".")
+
+
+def shared_name(resource: str, share: TimeSlicing | SliceShare | None) -> str:
+    """Name of a resource's shares: with ``rename`` the device plugin adds ``.shared``."""
+    return f"{resource}{labels.SHARED}" if share and share.rename else resource
+
+
+def quota_key(resource: str) -> str:
+    """The resource's key in a ResourceQuota, which limits only requests of extended resources."""
+    return f"requests.{resource}"
+
+
+def resources(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[str, int]:
+    """Extended resources of a node with ``gpus`` GPUs, all above zero, sorted by name.
+
+    ``gpus`` may be left out if all nodes of the pool have the same number (ValueError if they may differ). A
+    resource that is not in the result is 0 or absent on the node. Devices that are allocated by claim are not
+    extended resources: see ``claimable``.
+    """
+    sharing, gpus = pool.sharing, pool.gpu_count if gpus is None else gpus
+    if gpus == 0 or isinstance(sharing, Dra):
+        return {}
+    if isinstance(sharing, TimeSlicing):
+        return {shared_name(labels.NVIDIA_GPU, sharing): gpus * sharing.replicas}
+    if isinstance(sharing, Mps):
+        return {labels.NVIDIA_GPU: gpus * sharing.replicas}
+    if isinstance(sharing, Mig):
+        return _slices(pool_strategy(strategy, pool), pool, sharing, gpus)
+    assert isinstance(sharing, Exclusive)
+    return {labels.NVIDIA_GPU: gpus}
+
+
+def _slices(strategy: MigStrategy, pool: Pool, sharing: Mig, gpus: int) -> dict[str, int]:
+    layout, share = pool.layout or {}, sharing.share
+    cut_gpus = gpus if sharing.devices is None else len(sharing.devices)
+    per_profile = cut_gpus * (share.replicas if share else 1)
+    if strategy == "single":
+        return {shared_name(labels.NVIDIA_GPU, share): per_profile * sum(layout.values())}
+    result = {shared_name(mig_resource(name), share): per_profile * count for name, count in layout.items()}
+    if cut_gpus < gpus:
+        result[labels.NVIDIA_GPU] = gpus - cut_gpus
+    return dict(sorted(result.items()))
+
+
+def gpu_resources(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
+    """GPU resources that the pool's nodes may offer, sorted; empty for GPUs allocated by claim."""
+    return tuple(max_resources(strategy, pool))
+
+
+def max_resources(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
+    """What the pool's largest node offers; other nodes offer the same resources, and less of each."""
+    return resources(strategy, pool, pool.gpu_counts[-1])
+
+
+def limit_amounts(strategy: MigStrategy, pool: Pool, machine: Machine) -> dict[str, int]:
+    """What one node of that machine counts against an elastic pool's limits, by limit key."""
+    size = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1}
+    return size | resources(strategy, pool, machine.gpus)
+
+
+def max_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
+    """Most nodes of that machine in an elastic pool, within the limits of one capacity type."""
+    assert pool.elastic is not None
+    usage = limit_amounts(strategy, pool, machine)
+    return min((limit // usage[key] for key, limit in pool.elastic.max.items() if key in usage), default=0)
+
+
+def node_gpus(pool: Pool, node_labels: Mapping[str, str]) -> int | None:
+    """GPUs of a live node of the pool; None if nodes may differ in it and have no label of it."""
+    if len(pool.gpu_counts) == 1:
+        return pool.gpu_count
+    count = node_labels.get(labels.INSTANCE_GPU_COUNT) or node_labels.get(labels.GPU_COUNT, "")
+    return int(count) if count.isdecimal() else None
+
+
+def claimable(pool: Pool) -> dict[str, int]:
+    """Devices for claims on the pool's largest node, by device class; empty if pods request a resource."""
+    if not pool.by_claim:
+        return {}
+    gpus = pool.gpu_counts[-1]
+    if pool.layout is None:
+        return {labels.GPU_DEVICE_CLASS: gpus}
+    return {labels.MIG_DEVICE_CLASS: gpus * sum(pool.layout.values())}
+
+
+def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
+    """The values that nvidia.com/gpu.product may take on the pool's nodes.
+
+    Empty for GPUs allocated by claim: the label is set, but a pod that is pinned by it requests a resource.
+    """
+    if pool.by_claim:
+        return ()
+    sharing, suffix = pool.sharing, ""
+    if isinstance(sharing, Mig) and pool_strategy(strategy, pool) == "single":
+        suffix = "-MIG-" + next(iter(pool.layout or {})).replace("+", ".")
+        suffix += "-SHARED" if sharing.share and not sharing.share.rename else ""
+    elif isinstance(sharing, Mps) or (isinstance(sharing, TimeSlicing) and not sharing.rename):
+        suffix = "-SHARED"
+    return tuple(gpu.product + suffix for gpu in pool.gpus)
+
+
+def shared_labels(strategy: MigStrategy, pool: Pool) -> dict[str, tuple[str, ...]]:
+    """Labels of discovery that sharing changes, and their values on the shared nodes; none if unknown.
+
+    With strategy single they describe the slices; whole GPUs with MIG have 0 replicas [k8s-device-plugin,
+    internal/lm: mig-strategy.go, resource.go].
+    """
+    if pool.by_claim or not pool.gpus:
+        return {}
+    sharing, strategy, counts = pool.sharing, pool_strategy(strategy, pool), pool.gpu_counts
+    share = sharing.share if isinstance(sharing, Mig) else sharing
+    replicas, way = getattr(share, "replicas", 1), "none"
+    of_slices: dict[str, tuple[str, ...]] = {}
+    if isinstance(share, TimeSlicing | SliceShare | Mps):
+        way = "mps" if isinstance(share, Mps) else "time-slicing"
+    if isinstance(sharing, Mig) and strategy == "single":
+        counts = tuple(count * sum((pool.layout or {}).values()) for count in counts)
+        of_slices = dict.fromkeys((f"{labels.NVIDIA_GPU}.{name}" for name in _OF_SLICES), ())
+    elif isinstance(sharing, Mig):
+        replicas = int(sharing.devices is not None and len(sharing.devices) < counts[-1])
+    return {
+        **of_slices,
+        labels.GPU_PRODUCT: products(strategy, pool),
+        labels.GPU_COUNT: tuple(map(str, counts)),
+        "nvidia.com/gpu.replicas": (str(replicas),),
+        "nvidia.com/gpu.sharing-strategy": (way,),
+        "nvidia.com/mig.strategy": (strategy,),
+    }
+
+
+def is_shared(pool: Pool) -> bool:
+    """Whether several pods may get the same GPU, or the same slice."""
+    sharing = pool.sharing
+    return isinstance(sharing, TimeSlicing | Mps) or (isinstance(sharing, Mig) and sharing.share is not None)
+
+
+def offers_slices(pool: Pool, resource: str | None) -> bool:
+    """Whether a unit of the pool's resource is a MIG slice; None stands for claimed devices."""
+    devices = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
+    return pool.layout is not None and not (devices is not None and resource == labels.NVIDIA_GPU)
+
+
+def one_per_pod(pool: Pool, resource: str) -> bool:
+    """Whether the device plugin refuses a pod that requests more than one of that resource of the pool.
+
+    It does so only for shares. With MPS this is the default, which we never change: two shares are still one
+    client's part.
+    """
+    sharing = pool.sharing
+    if isinstance(sharing, Mig):
+        fails = sharing.share is not None and sharing.share.fail_requests_greater_than_one
+        return fails and offers_slices(pool, resource)
+    if isinstance(sharing, TimeSlicing):
+        return sharing.fail_requests_greater_than_one
+    return isinstance(sharing, Mps)
+
+
+def slice_parts(pool: Pool) -> dict[str, float]:
+    """Fraction of a GPU that one slice of each profile is, by compute slices; empty without a layout.
+
+    The slices of a layout add up to 1: compute slices that it leaves unused are counted as theirs.
+    """
+    layout, geometry = pool.layout, pool.gpus[0].geometry if pool.gpus else None
+    if not layout or geometry is None:
+        return {}
+    compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
+    total = sum(compute[name] * count for name, count in layout.items())
+    return {name: compute[name] / total for name in layout}
+
+
+def unit_parts(strategy: MigStrategy, pool: Pool) -> dict[str, float]:
+    """Fraction of a GPU (0 to 1) that one unit of each resource is, including slices and their shares."""
+    sharing = pool.sharing
+    if not pool.gpus:
+        return {}
+    if not (isinstance(sharing, Mig) and pool_strategy(strategy, pool) == "mixed"):
+        return {name: 1 / count for name, count in resources(strategy, pool, 1).items()}
+    share = sharing.share
+    shares = share.replicas if share else 1
+    fractions = {
+        shared_name(mig_resource(name), share): part / shares for name, part in slice_parts(pool).items()
+    }
+    return fractions if sharing.devices is None else {**fractions, labels.NVIDIA_GPU: 1.0}
+
+
+def mps_memory_mib(pool: Pool) -> int | None:
+    """Memory in MiB of each MPS client, on the smallest of the pool's models; None without MPS.
+
+    The device plugin gives every client an equal part of the GPU's memory, and has no other setting.
+    """
+    if not isinstance(pool.sharing, Mps):
+        return None
+    return min(gpu.memory_mib for gpu in pool.gpus) // pool.sharing.replicas

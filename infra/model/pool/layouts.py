@@ -1,0 +1,101 @@
+"""A MIG layout: its slices on each GPU model, and the reasons to refuse it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from infra.model.base.errors import InputError
+from infra.model.base.fields import listing
+from infra.model.gpu.mig import Layout, format_layout
+from infra.model.gpu.models import Gpu
+
+
+def resolve(gpu: Gpu, layout: Any) -> Layout:
+    """A layout as {profile: number} on that GPU, which must be MIG-capable."""
+    if isinstance(layout, str):
+        profile = layout.removeprefix("all-")
+        assert gpu.geometry is not None
+        return {profile: gpu.geometry.max_slices(profile)}
+    return dict(layout)
+
+
+def check(gpus: Sequence[Gpu], layout: dict[str, int] | str) -> None:
+    """Refuse a layout that one of these models cannot hold, or that differs between them.
+
+    Error paths are relative to the pool.
+    """
+    for gpu in gpus:
+        _check_layout(gpu, layout)
+    expected = resolve(gpus[0], layout)
+    for gpu in gpus[1:]:
+        other = resolve(gpu, layout)
+        if other != expected:
+            texts = f"{format_layout(expected)} on {gpus[0].name}", f"{format_layout(other)} on {gpu.name}"
+            fact = f"{layout} is {' and '.join(texts)}"
+            raise InputError("sharing.layout", fact, "give {profile: number}, or make a pool for each model")
+
+
+def check_devices(devices: Sequence[int], counts: Sequence[int]) -> None:
+    """Refuse GPU numbers that nodes lack, or that name all their GPUs; ``counts``: GPUs per node of the pool.
+
+    Error paths are relative to the pool.
+    """
+    if len(counts) > 1:
+        fact = f"nodes of the pool may have {' or '.join(map(str, counts))} GPUs"
+        raise InputError("sharing.devices", fact, "give one count, or leave devices out")
+    (count,) = counts
+    for index, number in enumerate(devices):
+        if number >= count:
+            fact = f"a node of the pool has {count} GPU{'s' if count > 1 else ''}, numbered from 0"
+            remedy = f"use 0 to {count - 1}" if count > 1 else "leave devices out"
+            raise InputError(f"sharing.devices[{index}]", fact, remedy)
+    if len(devices) == count:
+        raise InputError("sharing.devices", "names every GPU of a node", "leave devices out")
+
+
+def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
+    geometry = gpu.geometry
+    if geometry is None:
+        remedy = "share it without layout by time_slicing or mps, or use a GPU with MIG, as A100-40GB"
+        raise InputError("sharing.kind", f"{gpu.name} does not support MIG", remedy)
+    known = [profile.name for profile in geometry.profiles]
+    if isinstance(layout, str):
+        profile = layout.removeprefix("all-")
+        if not layout.startswith("all-") or profile not in known:
+            shorthands = [f"all-{name}" for name in known]
+            fact = f"unknown layout {layout!r} for {gpu.name}"
+            raise InputError("sharing.layout", fact, listing(shorthands, layout))
+        return
+    if not layout:
+        fact = "no slice is given"
+        raise InputError("sharing.layout", fact, "give {profile: number}, or use sharing: {kind: exclusive}")
+    for name in layout:
+        if name not in known:
+            fact = f"{gpu.name} has no such profile"
+            raise InputError(f"sharing.layout.{name}", fact, listing(known, name))
+    reason = geometry.refusal(layout)
+    if reason:
+        remedy = "take slices out, or see which layouts fit with `gpuform gpus`"
+        raise InputError("sharing.layout", f"{reason}, so {gpu.name} does not hold it", remedy)
+
+
+def standard_layout(gpu: Gpu, name: str) -> Layout | None:
+    """The layout that NVIDIA's configuration of that name sets on the GPU; None if it sets no layout."""
+    geometry = gpu.geometry
+    if geometry is None:
+        return None
+    if name == "all-balanced":
+        # Half a GPU in its smallest slices, and the other half in larger ones: as in NVIDIA's file.
+        larger = [p for p in geometry.profiles if p.compute in (2, 3) and re.fullmatch(r"\dg\.\d+gb", p.name)]
+        layout = {geometry.profiles[0].name: 2} | {profile.name: 1 for profile in larger}
+        return layout if geometry.fits(layout) else None
+    for profile in geometry.profiles:
+        if name == all_name(profile.name):
+            return {profile.name: geometry.max_slices(profile.name)}
+    return None
+
+
+def all_name(profile: str) -> str:
+    return f"all-{profile.replace('+', '.')}"
