@@ -14,8 +14,7 @@ from infra.config import parse
 from infra.inventory import ROOT
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
-from infra.model.pool.allocatable import claimable
-from infra.plan.sharing import summary
+from infra.model.pool.allocatable import claimable, summary
 from infra.platform import platform
 from infra.target import Target
 
@@ -58,7 +57,7 @@ def main() -> None:
         platform(env, created)
         pulumi.export("kubeconfig", pulumi.Output.secret(created.kubeconfig))
     pulumi.export("environment", env.resolved())
-    pulumi.export("pools", {pool.name: summary(env, pool) | claimable(pool) for pool in env.pools})
+    pulumi.export("pools", {pool.name: summary(pool) | claimable(pool) for pool in env.pools})
 
 
 if __name__ == "__main__":

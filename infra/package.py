@@ -19,9 +19,9 @@ from infra import target
 from infra.config import parse
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
+from infra.model.pool.allocatable import resources
 from infra.model.workload.workload import Workload
 from infra.package_schema import object_types
-from infra.plan.sharing import resources
 from infra.platform import platform
 from infra.target import Target
 from infra.workloads import arguments
@@ -59,9 +59,7 @@ class GpuPlatform(pulumi.ComponentResource):
             raise pulumi.InputPropertyError("environment", str(error)) from None
         cluster = _target(name, environment, args.get("kubeconfig"), self)
         platform(environment, cluster, parent=self, prefix=f"{name}-")
-        self.offered = pulumi.Output.from_input(
-            {pool.name: resources(environment, pool) for pool in environment.pools}
-        )
+        self.offered = pulumi.Output.from_input({pool.name: resources(pool) for pool in environment.pools})
         self.register_outputs({"offered": self.offered})
 
 

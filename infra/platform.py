@@ -25,7 +25,7 @@ from components.workloads import Workloads, WorkloadsArgs
 from infra import workloads
 from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.pool import reset
+from infra.model.pool import allocatable, reset
 from infra.model.pool.pool import Pool
 from infra.plan import (
     device_plugin,
@@ -109,7 +109,7 @@ def platform(
     if claims := dra.release(env):
         # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
         ready.append(install(releases.DraDriver, "dra", claims, operator, layouts))
-    if any(env.by_karpenter(pool) for pool in env.pools):
+    if any(pool.by_karpenter for pool in env.pools):
         ready.append(ElasticPools(f"{prefix}elastic", _elastic(env, target.subnets), after(*before_elastic)))
     if scheduler_objects := scheduler.manifests(env):
         ready.append(create(objects.Scheduler, "packer", scheduler_objects, namespaces))
@@ -205,26 +205,24 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
             config=config,
             layout=mig_parted.content(pool),
             # GPUs allocated by claim are not a resource, whatever their layout.
-            offers=sharing.summary(env, pool) or {labels.NVIDIA_GPU: 0},
+            offers=allocatable.summary(pool) or {labels.NVIDIA_GPU: 0},
             may_be_empty=pool.hosts is not None or None,
             kept=pool in kept_pools or None,
             in_use=pool.relayout.in_use if pool.relayout else None,
             max_unavailable=pool.relayout.max_unavailable if pool.relayout else None,
-            timeout_seconds=_timeout_s(env, pool),
+            timeout_seconds=_timeout_s(pool),
             config_map=config_map["metadata"]["name"] if config_map else None,
         )
         for pool in env.pools
-        if (config := sharing.mig_config_name(pool))
-        and pool.has_live_layout(env.cluster.kind)
-        and env.has_mig_manager
+        if (config := sharing.mig_config_name(pool)) and pool.has_live_layout and env.has_mig_manager
     }
     return MigLayoutsArgs(layouts=layouts)
 
 
-def _timeout_s(env: Environment, pool: Pool) -> int | None:
+def _timeout_s(pool: Pool) -> int | None:
     """The declared limit of a node's change; without one that of a reboot, or None for the resource's own."""
     declared = pool.relayout.timeout_seconds if pool.relayout else None
-    return declared or (reset.TIMEOUT_S if reset.reset_of(env.cluster.kind, pool) == "reboot" else None)
+    return declared or (reset.TIMEOUT_S if pool.resets_by == "reboot" else None)
 
 
 def _elastic(env: Environment, subnets: Mapping[str, pulumi.Output[str]]) -> ElasticPoolsArgs:

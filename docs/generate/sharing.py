@@ -11,7 +11,7 @@ from infra.config import parse
 from infra.model.base.errors import InputError
 from infra.model.gpu.models import GPUS, Gpu
 from infra.model.pool import allocatable
-from infra.plan import sharing, workloads
+from infra.plan import workloads
 
 Block = Mapping[str, Any]
 
@@ -109,8 +109,8 @@ def _offer(title: str) -> Iterator[str]:
         work["slice"] = block["layout"].removeprefix("all-")
     env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": [work]})
     (made,) = env.pools
-    offered = {**sharing.resources(env, made), **allocatable.claimable(made)}
-    products = allocatable.products(env.strategy(made), made)
+    offered = {**allocatable.resources(made), **allocatable.claimable(made)}
+    products = allocatable.products(made)
     each = allocatable.mps_memory_mib(made)
     memory = f", {each} MiB each" if each else ""
     yield "<br>".join(f"`{name}`: {count}{memory}" for name, count in offered.items())

@@ -93,7 +93,7 @@ def kinds_to_fetch(env: Environment) -> tuple[str, ...]:
     found: tuple[str, ...] = ()
     if any(pool.by_claim for pool in env.pools):
         found += (SLICES, CLAIMS)
-    if any(pool.elastic and env.by_karpenter(pool) for pool in env.pools):
+    if any(pool.elastic and pool.by_karpenter for pool in env.pools):
         found += (NODE_POOLS,)
     return found
 

@@ -10,11 +10,10 @@ from typing import Any
 from gpuform.usage.nodes import CPU, MEMORY_GIB, Node, Pod
 from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.pool.allocatable import claimable, unit_parts
+from infra.model.pool.allocatable import claimable, resources, unit_parts
 from infra.model.pool.pool import Pool
 from infra.model.workload.claims import claimed_parts as parts_of_gpu
 from infra.plan import cost
-from infra.plan.sharing import resources
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,8 @@ def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) ->
         return min(1.0, max((requested[key] / node.offers[key] for key in keys), default=0.0))
     if pool.by_claim:
         return _claimed_share(pool, node, pods)
-    weights, gpus = unit_parts(env.strategy(pool), pool), node.gpus or pool.gpu_counts[-1]
-    offered_gpus = sum(weights.get(key, 0) * count for key, count in resources(env, pool, gpus).items())
+    weights, gpus = unit_parts(pool), node.gpus or pool.gpu_counts[-1]
+    offered_gpus = sum(weights.get(key, 0) * count for key, count in resources(pool, gpus).items())
     requested_gpus = sum(weights.get(key, 0) * count for key, count in requested.items())
     return min(1.0, requested_gpus / offered_gpus) if offered_gpus else 0.0
 

@@ -16,10 +16,9 @@ from infra.model.base import labels, namespaces
 from infra.model.environment import Environment
 from infra.model.platform.monitoring import NAMESPACE as MONITORING
 from infra.model.pool import allocatable
-from infra.model.pool.allocatable import claimable, node_gpus
+from infra.model.pool.allocatable import claimable, node_gpus, resources
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig, Mps, TimeSlicing
-from infra.plan.sharing import resources
 
 _OF_NODES = ("name", "ready", "allocatable", "used", "waits_for")
 _OF_PODS = ("namespace", "name", "node", "phase", "reason")
@@ -177,7 +176,7 @@ def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolSta
     planned = [_planned(env, pool, count) for count in gpus]
     declared = len(pool.hosts) if pool.hosts else pool.nodes
     bounds = (
-        (pool.min_nodes, pool.max_nodes) if env.by_autoscaler(pool) else None
+        (pool.min_nodes, pool.max_nodes) if pool.by_autoscaler else None
     )  # Karpenter does not count nodes
     lacking = tuple(
         node.name
@@ -205,7 +204,7 @@ def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolSta
 
 def _planned(env: Environment, pool: Pool, gpus: int | None) -> dict[str, int]:
     """What a node with this many GPUs should offer; the largest if the number is unknown."""
-    return resources(env, pool, pool.gpu_counts[-1] if gpus is None else gpus) | claimable(pool)
+    return resources(pool, pool.gpu_counts[-1] if gpus is None else gpus) | claimable(pool)
 
 
 def faulty_nodes(current: ClusterStatus) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import PrivateAttr, ValidationInfo, model_validator
@@ -22,8 +24,9 @@ from infra.model.platform.monitoring import Monitoring
 from infra.model.platform.operator import GpuOperatorSpec, Ownership
 from infra.model.platform.scheduling import Namespace, PriorityName, PriorityValue, Scheduling
 from infra.model.platform.state import State
-from infra.model.pool import addresses, allocatable
+from infra.model.pool import addresses, plugin_config
 from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import MigStrategy
 from infra.model.workload.queues import Queues
 from infra.model.workload.serving import KServe
 from infra.model.workload.workload import InferenceWorkload, Workload
@@ -80,8 +83,10 @@ class Environment(Model):
     _catalogue: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
 
     @model_validator(mode="after")
-    def _set_catalogue(self, info: ValidationInfo) -> Environment:
+    def _resolve(self, info: ValidationInfo) -> Environment:
         self._catalogue = catalogue_of(info)
+        for pool in self.pools:
+            pool.resolve(self.cluster.kind, self.gpu_operator.mig_strategy)
         return self
 
     @property
@@ -89,19 +94,29 @@ class Environment(Model):
         """The GPUs and machines that it may name: the built-in ones and its own."""
         return self._catalogue
 
-    def strategy(self, pool: Pool) -> allocatable.MigStrategy:
-        """MIG strategy of the pool's nodes: the pool's own, or the operator's."""
-        return allocatable.pool_strategy(self.gpu_operator.mig_strategy, pool)
-
     @property
-    def operator_strategy(self) -> allocatable.MigStrategy | None:
+    def operator_strategy(self) -> MigStrategy | None:
         """The MIG strategy that all pools with GPUs share; None if they differ.
 
         If they differ, the operator must not set one: NVIDIA's device plugin gets the operator's as an
         environment variable, which overrides the configuration per node.
         """
-        used = {self.strategy(pool) for pool in self.pools if pool.gpus}
+        used = {pool.strategy for pool in self.pools if pool.gpus}
         return self.gpu_operator.mig_strategy if not used else used.pop() if len(used) == 1 else None
+
+    @cached_property
+    def plugin_configs(self) -> Mapping[str, Pool]:
+        """A pool of each way of sharing, by the key of the device plugin's configuration, sorted.
+
+        Empty if the plugin needs no ConfigMap: every GPU is exclusive, partitioned by MIG or allocated by
+        claim, or the node image or the cluster has its own device plugin. If pools differ in their MIG
+        strategy, the operator has none, and each node's configuration sets its own.
+        """
+        if self.ownership.device_plugin in ("image", "cluster"):
+            return {}
+        pools = {plugin_config.key(pool): pool for pool in self.pools if pool.gpus and not pool.by_claim}
+        pools.pop(plugin_config.DEFAULT, None)
+        return dict(sorted(pools.items()))
 
     @property
     def cdi(self) -> bool:
@@ -171,14 +186,6 @@ class Environment(Model):
         assert isinstance(self.cluster, AwsCluster)
         network = self.cluster.network
         return addresses.subnets(network) if isinstance(network, OwnNetwork) else ()
-
-    def by_karpenter(self, pool: Pool) -> bool:
-        """Whether Karpenter makes the pool's nodes; only on AWS."""
-        return isinstance(self.cluster, AwsCluster) and pool.by_karpenter
-
-    def by_autoscaler(self, pool: Pool) -> bool:
-        """Whether cluster-autoscaler scales the pool's node group; only on OpenStack."""
-        return isinstance(self.cluster, OpenstackCluster) and pool.elastic is not None
 
     def machine(self, name: str) -> Machine | None:
         """The machine of that name, of the cluster's own flavors before the catalogue's; None if unknown."""

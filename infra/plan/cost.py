@@ -76,14 +76,13 @@ def _pool_line(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
         notes.append(f"no price of {', '.join(missing)}")
     known = {machine: price for machine, price in hourly.items() if price is not None}
     low = high = 0.0
-    fixed_count = pool.min_nodes if env.by_autoscaler(pool) else pool.nodes or 0
+    fixed_count = pool.min_nodes if pool.by_autoscaler else pool.nodes or 0
     min_count, max_count = fixed_count or pool.spare or 0, pool.nodes or 0
     spare_costs: list[float] = []
     for capacity in pool.capacity:
         factor = _price_factor(env, capacity, notes)
-        strategy = env.strategy(pool)
         counts = {
-            machine: allocatable.max_nodes(strategy, pool, machine) if pool.elastic else pool.nodes or 0
+            machine: allocatable.max_nodes(pool, machine) if pool.elastic else pool.nodes or 0
             for machine in machines
         }
         if pool.elastic:
@@ -95,7 +94,7 @@ def _pool_line(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
     low += min(spare_costs, default=0.0)
     highest = None if missing else high
     cheapest = min(known.items(), key=lambda item: item[1], default=None)
-    units = _unit_prices(env, pool, cheapest[0].gpus, cheapest[1]) if cheapest else {}
+    units = _unit_prices(pool, cheapest[0].gpus, cheapest[1]) if cheapest else {}
     lowest = None if missing and fixed_count else low
     return Line(f"pool {pool.name}", min_count, max_count, lowest, highest, units, tuple(notes))
 
@@ -104,7 +103,7 @@ def _hosts_line(env: Environment, pool: Pool) -> Line:
     count, price = len(pool.hosts or ()), (env.cost.prices if env.cost else {}).get(pool.name)
     if price is None:
         return Line(f"pool {pool.name}", count, count, None, None, notes=(f"no price of {pool.name}",))
-    units = _unit_prices(env, pool, pool.gpu_count, price)
+    units = _unit_prices(pool, pool.gpu_count, price)
     return Line(f"pool {pool.name}", count, count, count * price, count * price, units)
 
 
@@ -152,7 +151,7 @@ def _price_factor(env: Environment, capacity: Capacity, notes: list[str]) -> flo
     return 1.0
 
 
-def _unit_prices(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, float]:
+def _unit_prices(pool: Pool, gpus: int, node: float) -> dict[str, float]:
     """USD per hour of one GPU and of one unit of each resource; a slice costs its share of compute slices.
 
     ``node`` is the price of a node with ``gpus`` GPUs.
@@ -161,7 +160,7 @@ def _unit_prices(env: Environment, pool: Pool, gpus: int, node: float) -> dict[s
         return {}
     gpu = node / gpus
     prices = {"GPU": gpu}
-    for resource, part in allocatable.unit_parts(env.strategy(pool), pool).items():
+    for resource, part in allocatable.unit_parts(pool).items():
         if resource != labels.NVIDIA_GPU or part != 1:
             prices[resource] = gpu * part
     prices |= {profile: gpu * part for profile, part in claims.claimed_parts(pool).items()}

@@ -13,6 +13,7 @@ from infra.model.environment import Environment
 from infra.model.hosts.cluster import NVIDIA_RUNTIME, HostsCluster
 from infra.model.platform import installed
 from infra.model.platform.monitoring import Monitoring
+from infra.model.pool import plugin_config
 from infra.plan import gpu_operator, scraping, sharing, startup
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, own_labels
@@ -60,7 +61,7 @@ def values(env: Environment) -> Values:
     }
     config_map = sharing.device_plugin_config_map(env)
     if config_map is not None:
-        chart_values["config"] = {"name": config_map["metadata"]["name"], "default": sharing.DEFAULT_KEY}
+        chart_values["config"] = {"name": config_map["metadata"]["name"], "default": plugin_config.DEFAULT}
     if runtime_class_name(env):
         chart_values["runtimeClassName"] = runtime_class_name(env)
     return chart_values

@@ -9,7 +9,7 @@ from infra.model.environment import Environment
 from infra.model.placement import driver_upgrade
 from infra.model.platform import installed
 from infra.model.platform.operator import Drain
-from infra.model.pool import reset
+from infra.model.pool import plugin_config, reset
 from infra.plan import scraping, sharing, startup
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.manifest import tolerate, unique
@@ -170,7 +170,7 @@ def _device_plugin(env: Environment) -> Values:
         plugin_values["env"] = [{"name": "DEVICE_LIST_STRATEGY", "value": env.ownership.device_list}]
     config_map = sharing.device_plugin_config_map(env)
     if config_map is not None:
-        plugin_values["config"] = {"name": config_map["metadata"]["name"], "default": sharing.DEFAULT_KEY}
+        plugin_values["config"] = {"name": config_map["metadata"]["name"], "default": plugin_config.DEFAULT}
     return plugin_values
 
 
@@ -178,7 +178,7 @@ def _mig_manager(env: Environment) -> Values:
     config_map = sharing.mig_parted_config_map(env)
     if config_map is None:
         return {"enabled": False}
-    reboots = reset.rebooting_pools(env.cluster.kind, env.pools)
+    reboots = reset.rebooting_pools(env.pools)
     return {
         "enabled": True,
         "config": {"name": config_map["metadata"]["name"], "default": sharing.MIG_DISABLED},

@@ -81,7 +81,7 @@ def settings(env: Environment) -> dict[str, Any]:
 def pools(env: Environment) -> dict[str, Any]:
     """What a repaired node of each GPU pool must offer; empty for Karpenter's, which carry it themselves."""
     return {
-        pool.name: {} if env.by_karpenter(pool) else {"offers": startup.expected_resources(env, pool)}
+        pool.name: {} if pool.by_karpenter else {"offers": startup.expected_resources(env, pool)}
         for pool in env.pools
         if pool.gpus
     }
@@ -90,7 +90,7 @@ def pools(env: Environment) -> dict[str, Any]:
 def deletes_node_claims(env: Environment) -> bool:
     """Whether the loop deletes NodeClaims."""
     replaces = env.health is not None and env.health.mode == "replace"
-    return replaces and any(pool.gpus and env.by_karpenter(pool) for pool in env.pools)
+    return replaces and any(pool.gpus and pool.by_karpenter for pool in env.pools)
 
 
 def _roles(env: Environment, loop: Program) -> tuple[Manifest, ...]:

@@ -89,7 +89,7 @@ def releases(env: Environment) -> list[ChartRelease]:
         scaling.release(env),
         *kserve.releases(env),
     ]
-    if any(env.by_karpenter(pool) for pool in env.pools):
+    if any(pool.by_karpenter for pool in env.pools):
         planned += [eks.karpenter_crd_release(env), eks.karpenter_release(env)]
     return [release for release in planned if release is not None]
 

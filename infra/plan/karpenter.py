@@ -25,7 +25,7 @@ from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.gpu.machines import MACHINES
 from infra.model.gpu.models import GPUS
-from infra.model.pool import elastic
+from infra.model.pool import allocatable, elastic
 from infra.model.pool.elastic import DISRUPTION, Capacity, Disruption
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Exclusive
@@ -191,6 +191,6 @@ def overlay_capacity(env: Environment, pool: Pool, count: int) -> dict[str, str]
     If the whole GPU is not offered under its own name, it is set to 0: else Karpenter would buy such a node
     for a pod that requests a whole GPU, and the pod would stay pending.
     """
-    resources = {name: str(amount) for name, amount in sharing.resources(env, pool, count).items()}
+    resources = {name: str(amount) for name, amount in allocatable.resources(pool, count).items()}
     resources.setdefault(labels.NVIDIA_GPU, "0")
     return dict(sorted(resources.items()))

@@ -53,7 +53,7 @@ def pools(env: Environment) -> dict[str, Fixed]:
 
 def _on_aws(env: Environment, pool: Pool) -> Fixed:
     """ForceNew in terraform-provider-aws (``aws_eks_node_group``); Karpenter replaces nodes one by one."""
-    if env.by_karpenter(pool):
+    if pool.by_karpenter:
         return {"nodes": "of Karpenter"}
     network = node_groups.cluster_of(env).network
     subnet_of_zone: Mapping[str, str] = (

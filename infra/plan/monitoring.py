@@ -74,7 +74,7 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
         "exported_labels": [f"nodes=[{','.join(NODE_LABELS)}]", *pods],
         "grafana": _grafana(monitoring, system),
         "interval": monitoring.interval,
-        "karpenter": any(env.by_karpenter(pool) for pool in env.pools),
+        "karpenter": any(pool.by_karpenter for pool in env.pools),
         "kueue": KUEUE,
         "operator": sharing.NAMESPACE,
         "own": {"matchLabels": {labels.RELEASE: RELEASE}},

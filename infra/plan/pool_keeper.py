@@ -35,7 +35,7 @@ def kept_pools(env: Environment) -> tuple[Pool, ...]:
     if env.cluster.kind in ("openstack", "existing"):
         return env.pools
     if env.cluster.kind == "aws" and env.has_mig_manager:
-        return tuple(pool for pool in env.pools if pool.layout is not None and pool.has_live_layout("aws"))
+        return tuple(pool for pool in env.pools if pool.layout is not None and pool.has_live_layout)
     return ()
 
 
@@ -101,7 +101,7 @@ def _pool(env: Environment, pool: Pool) -> dict[str, Any]:
         if change := startup.startup_change(env, pool):
             settings["startup"] = {"taints": change["taints"], "proof": change["proof"]}
     config = sharing.mig_config_name(pool)
-    if config and pool.has_live_layout(env.cluster.kind) and env.has_mig_manager:
+    if config and pool.has_live_layout and env.has_mig_manager:
         content = mig_parted.content(pool)
         settings["layout"] = {"config": config} | ({"content": content} if content else {})
     return settings

@@ -122,7 +122,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     """Topologies, flavors, cohorts, and the queues of each namespace; the teams' queues come last."""
     if env.queues is None:
         return ()
-    strategy, teams = env.gpu_operator.mig_strategy, env.queues.teams
+    teams = env.queues.teams
     return (
         *(_topology(env, pool) for pool in flavored_pools(env) if _levels(env, pool)),
         *(_flavor(env, pool) for pool in flavored_pools(env)),
@@ -135,7 +135,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
             for team in teams
             for namespace in team.namespaces
         ),
-        *(_queue(env, team, queue_limits.limits_of(strategy, env.pools, team)) for team in teams),
+        *(_queue(env, team, queue_limits.limits_of(env.pools, team)) for team in teams),
     )
 
 

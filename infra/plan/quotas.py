@@ -100,12 +100,9 @@ def _priority_class(env: Environment, name: str, value: int) -> Manifest:
 
 def resource_quotas(env: Environment) -> tuple[Manifest, ...]:
     """One ResourceQuota per namespace; 0 for every GPU resource that it may not request."""
-    strategy = env.gpu_operator.mig_strategy
     manifests = []
     for namespace in env.namespaces:
-        hard = {
-            key: str(number) for key, number in quotas.hard_limits(strategy, env.pools, namespace).items()
-        }
+        hard = {key: str(number) for key, number in quotas.hard_limits(env.pools, namespace).items()}
         metadata = {"name": QUOTA, "namespace": namespace.name, "labels": own_labels(env)}
         manifests.append(manifest("ResourceQuota", metadata, spec={"hard": hard}))
     return tuple(manifests)
@@ -128,7 +125,7 @@ def _pool_placeholders(env: Environment, pool: Pool) -> Iterator[Manifest]:
     differ in their number of GPUs, the smallest node counts.
     """
     assert pool.spare is not None
-    resources = sharing.resources(env, pool, pool.gpu_counts[0])
+    resources = allocatable.resources(pool, pool.gpu_counts[0])
     one_per_pod = {name: number for name, number in resources.items() if allocatable.one_per_pod(pool, name)}
     together = {name: number for name, number in resources.items() if name not in one_per_pod}
     if together:
@@ -193,6 +190,5 @@ def _workload_images(env: Environment, pool: Pool) -> list[str]:
     assert isinstance(env.cluster, AwsCluster)  # the model refuses spare on other clusters
     if version_numbers(env.cluster.version) < _FIRST_WITH_IMAGE_VOLUMES:
         return []
-    strategy = env.gpu_operator.mig_strategy
-    works = (work for work in env.workloads if pool in matching.pools_of(strategy, env.pools, work))
+    works = (work for work in env.workloads if pool in matching.pools_of(env.pools, work))
     return sorted({env.image(work.image) for work in works})

@@ -42,7 +42,7 @@ def pools(env: Environment) -> dict[str, Any]:
         if startup.is_gated(env, pool):
             needed = [] if pool.by_claim else list(pool_operands)
             needs[pool.name] = {"labels": [labels.DRIVER_VERSION], "operands": needed}
-            if not env.by_karpenter(pool):
+            if not pool.by_karpenter:
                 needs[pool.name]["offers"] = startup.expected_resources(env, pool)
             if startup.has_trial(env, pool):
                 runtime_class = {"runtime_class": env.runtime_class} if env.runtime_class else {}

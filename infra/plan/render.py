@@ -105,7 +105,7 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
         "pool": pool.name,
         "labels": sharing.pool_labels(env, pool),
         "taints": sharing.pool_taints(env, pool),
-        "offered": sharing.summary(env, pool),
+        "offered": allocatable.summary(pool),
     }
     claimable = allocatable.claimable(pool)
     if claimable:
@@ -115,7 +115,7 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
     if pool.hosts:
         fields["hosts"] = [host.name for host in pool.hosts]
     if pool.gpus and env.operator_strategy is None:
-        fields["mig_strategy"] = env.strategy(pool)
+        fields["mig_strategy"] = pool.strategy
     memory = allocatable.mps_memory_mib(pool)
     if memory is not None:
         fields["mps"] = {"memory_mib_per_client": memory}

@@ -70,8 +70,7 @@ def configuration(env: Environment) -> Manifest:
 
 def gpu_resources(env: Environment) -> tuple[str, ...]:
     """Every extended resource that a pool offers, sorted."""
-    strategy = env.gpu_operator.mig_strategy
-    return tuple(sorted({name for pool in env.pools for name in allocatable.gpu_resources(strategy, pool)}))
+    return tuple(sorted({name for pool in env.pools for name in allocatable.gpu_resources(pool)}))
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:

@@ -15,7 +15,7 @@ import yaml
 from infra.model.base import labels
 from infra.model.base.fields import short_digest
 from infra.model.environment import Environment
-from infra.model.pool import allocatable, mig_config
+from infra.model.pool import allocatable, mig_config, plugin_config
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig, Mps, SliceShare, TimeSlicing
 from infra.plan import magnum, mig_parted
@@ -26,11 +26,7 @@ PLATFORM_NAMESPACE = "gpuform-platform"
 """Namespace of our programs if the cluster has an operator of its own, perhaps in ``NAMESPACE``."""
 DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
 MIG_CONFIG = "nvidia-mig-config"
-DEFAULT_KEY = "default"
-"""Key for nodes without a label: without a default the config manager would stop."""
 MIG_DISABLED = mig_config.DISABLED
-_LONGEST_KEY = 63
-"""Characters: the key is also the value of a node's label."""
 
 mig_config_name = mig_config.config_name
 mig_parted_config = mig_parted.config
@@ -46,45 +42,12 @@ def to_yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1000)
 
 
-def config_key(env: Environment, pool: Pool) -> str:
-    """The pool's key in the device plugin's ConfigMap: one per way of sharing, not one per pool."""
-    sharing, strategy = pool.sharing, env.strategy(pool)
-    if isinstance(sharing, TimeSlicing):
-        return _slicing_key(sharing)
-    if isinstance(sharing, Mps):
-        return f"mps-{sharing.replicas}"
-    if not isinstance(sharing, Mig):
-        return DEFAULT_KEY
-    if sharing.share is None:
-        return DEFAULT_KEY if strategy == env.gpu_operator.mig_strategy else f"mig-{strategy}"
-    suffix: str = strategy
-    if strategy == "mixed":
-        suffix = "_".join(sorted(profile.replace("+", ".") for profile in pool.layout or {}))
-    key = f"{_slicing_key(sharing.share)}-mig-{suffix}"
-    return key if len(key) <= _LONGEST_KEY else f"{key[:54].rstrip('-._')}-{short_digest(key)}"
-
-
-def _slicing_key(share: TimeSlicing | SliceShare) -> str:
-    name = "" if share.rename else "-keep-name"
-    several = "" if share.fail_requests_greater_than_one else "-allow-several"
-    return f"slice-{share.replicas}{name}{several}"
-
-
 def device_plugin_config_map(env: Environment) -> Manifest | None:
-    """ConfigMap with one key per way of sharing; None if every GPU is exclusive or partitioned by MIG.
-
-    It also exists if pools differ in their MIG strategy: the operator then has none, and each node's
-    configuration sets its own. None if the node image or the cluster has its own device plugin.
-    """
-    if env.ownership.device_plugin in ("image", "cluster"):
+    """ConfigMap with one key per way of sharing; None if the plugin needs none."""
+    if not env.plugin_configs:
         return None
-    pools = {config_key(env, pool): pool for pool in env.pools if pool.gpus and not pool.by_claim}
-    pools.pop(DEFAULT_KEY, None)
-    if not pools and env.operator_strategy is not None:
-        return None
-    data = {DEFAULT_KEY: to_yaml(_plugin_config(env.gpu_operator.mig_strategy, None))}
-    for key in sorted(pools):
-        data[key] = to_yaml(_plugin_config(env.strategy(pools[key]), pools[key]))
+    data = {plugin_config.DEFAULT: to_yaml(_plugin_config(env.gpu_operator.mig_strategy, None))}
+    data |= {key: to_yaml(_plugin_config(pool.strategy, pool)) for key, pool in env.plugin_configs.items()}
     return config_map(env, DEVICE_PLUGIN_CONFIG, data)
 
 
@@ -135,8 +98,8 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
         result[labels.TRUST] = pool.trust
     if pool.by_claim:
         result |= {labels.DEPLOY_DEVICE_PLUGIN: "false", labels.PCI_PRESENT: "true"}
-    elif pool.gpus and device_plugin_config_map(env) is not None:
-        result[labels.DEVICE_PLUGIN_CONFIG] = config_key(env, pool)
+    elif pool.gpus and env.plugin_configs:
+        result[labels.DEVICE_PLUGIN_CONFIG] = plugin_config.key(pool)
     if pool.gpus and env.ownership.device_plugin == "chart":
         result[labels.NVIDIA_GPU] = "true"  # the plugin's chart needs it; the operator finds GPU nodes itself
     return dict(sorted(result.items()))
@@ -151,7 +114,7 @@ def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
     """
     if not pool.gpus:
         return None
-    change: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": summary(env, pool)}
+    change: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": allocatable.summary(pool)}
     if pool.layout is not None:
         content = mig_parted.content(pool)
         change |= {"layout": mig_config_name(pool)} | ({"content": content} if content else {})
@@ -199,21 +162,6 @@ def node_selector(env: Environment, pool: Pool) -> str | None:
         return f"{labels.HOSTNAME} in ({','.join(sorted(host.name for host in pool.hosts))})"
     selector = magnum.selector(env, pool) if env.cluster.kind == "openstack" else pool.selector or {}
     return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or None
-
-
-def resources(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:
-    """Extended resources of a node with ``gpus`` GPUs once the operands have run; all others are 0.
-
-    ``gpus`` may be omitted if all nodes of the pool have the same number (ValueError if they may differ).
-    """
-    return allocatable.resources(env.strategy(pool), pool, gpus)
-
-
-def summary(env: Environment, pool: Pool) -> dict[str, Any]:
-    """What each node offers; if nodes differ, by their number of GPUs: ``{"1": {...}, ...}``."""
-    if len(pool.gpu_counts) == 1:
-        return dict(resources(env, pool))
-    return {str(gpus): resources(env, pool, gpus) for gpus in pool.gpu_counts}
 
 
 def config_map(env: Environment, base: str, data: dict[str, str], namespace: str = NAMESPACE) -> Manifest:

@@ -22,7 +22,7 @@ from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.model.workload import matching
 from infra.model.workload.workload import Workload
-from infra.plan import eks, magnum, node_groups, sharing, startup
+from infra.plan import eks, magnum, node_groups, startup
 from infra.plan.manifest import Manifest, label_in, manifest, node_affinity
 from infra.plan.nodes import bare_node, pool_node, size_annotations
 
@@ -73,15 +73,14 @@ def _machine_and_count(env: Environment, pool: Pool) -> tuple[Machine | None, in
         if (works or pool.spare) and all(fits):
             count = sum(math.ceil(item.pods / fit) for item, fit in zip(works, fits, strict=True))
             count += pool.spare or 0
-            limit = allocatable.max_nodes(env.strategy(pool), pool, machine) * len(pool.capacity)
+            limit = allocatable.max_nodes(pool, machine) * len(pool.capacity)
             return machine, min(count, limit)
     return None, 0
 
 
 def first_fitting_pool(env: Environment, work: Workload) -> str | None:
     """First pool that satisfies the workload's GPU need; None if there is none, or no need is declared."""
-    strategy = env.gpu_operator.mig_strategy
-    matched = matching.matches(strategy, env.pools, work.gpu, work.slice) if work.gpu else ()
+    matched = matching.matches(env.pools, work.gpu, work.slice) if work.gpu else ()
     return matched[0].pool.name if matched else None
 
 
@@ -89,9 +88,9 @@ def pods_per_node(env: Environment, pool: Pool, machine: Machine, work: Workload
     """Pods of a workload that one empty node takes."""
     free = node_resources.free_resources(env, pool, machine)
     bounds = [free.pods, free.cpu // cpu_millis(work.cpu), free.memory * _MIB // memory_bytes(work.memory)]
-    resource = matching.requested_resource(env.strategy(pool), [pool], work)
+    resource = matching.requested_resource([pool], work)
     if resource:
-        bounds.append(sharing.resources(env, pool, machine.gpus)[resource] // work.device_count)
+        bounds.append(allocatable.resources(pool, machine.gpus)[resource] // work.device_count)
     if work.efa:
         bounds.append(pool.adapters // work.efa)
     if work.hugepages:

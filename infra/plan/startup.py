@@ -22,7 +22,6 @@ from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
 from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
-from infra.plan import sharing
 
 
 def is_gated(env: Environment, pool: Pool) -> bool:
@@ -46,7 +45,7 @@ def has_trial(env: Environment, pool: Pool) -> bool:
     counts the pod's request, and buys another node for the pod that waits for this one
     (sigs.k8s.io/karpenter, state.StateNode.Available).
     """
-    return is_gated(env, pool) and not pool.by_claim and not env.by_karpenter(pool)
+    return is_gated(env, pool) and not pool.by_claim and not pool.by_karpenter
 
 
 def startup_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
@@ -66,7 +65,7 @@ def expected_resources(env: Environment, pool: Pool, gpus: int | None = None) ->
 
     Without ``gpus`` by the number of GPUs, if nodes of the pool differ in it.
     """
-    offered = sharing.summary(env, pool) if gpus is None else sharing.resources(env, pool, gpus)
+    offered = allocatable.summary(pool) if gpus is None else allocatable.resources(pool, gpus)
     return offered | allocatable.claimable(pool)
 
 
@@ -76,7 +75,7 @@ def offer_annotations(env: Environment, pool: Pool) -> dict[str, str]:
     All nodes of a NodePool get the same ones. So if they differ in their number of GPUs, the amounts are per
     GPU, and the gate multiplies; another number of GPUs in the pool then changes no existing node.
     """
-    if not is_gated(env, pool) or not env.by_karpenter(pool):
+    if not is_gated(env, pool) or not pool.by_karpenter:
         return {}
     differs = len(pool.gpu_counts) > 1
     key = labels.OFFERS_PER_GPU if differs else labels.OFFERS

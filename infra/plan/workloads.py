@@ -163,7 +163,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
     limits = {"memory": workload.memory}
     for name, amount in training.resources(workload).items():
         requests[name] = limits[name] = amount
-    resource = matching.requested_resource(env.gpu_operator.mig_strategy, pools, workload)
+    resource = matching.requested_resource(pools, workload)
     if resource:
         requests[resource] = limits[resource] = str(workload.device_count)
     container: Manifest = {
@@ -206,8 +206,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         if workload.queue:  # Kueue chooses a pool by the labels of its flavor, which has no product
             spec["affinity"] = node_affinity(label_in(labels.POOL, sorted(pool.name for pool in pools)))
     if workload.gpu and not claimed_pool:  # a claim says itself what its GPU must have
-        strategy = env.gpu_operator.mig_strategy
-        spec["affinity"] = _gpu_affinity(matching.matches(strategy, env.pools, workload.gpu, workload.slice))
+        spec["affinity"] = _gpu_affinity(matching.matches(env.pools, workload.gpu, workload.slice))
     if isinstance(workload, InferenceWorkload) and workload.near:
         spec["affinity"] = {**spec.get("affinity", {}), "podAffinity": _near_affinity(workload.near)}
     tolerations = sharing.pod_tolerations(env, pools)

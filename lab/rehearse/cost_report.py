@@ -58,7 +58,7 @@ class CostReport(NodePrices):
 
     def _is_bought(self, pool: Pool, life: NodeLifetime) -> bool:
         """Whether the node was added for pods; a Magnum node group always has its minimum."""
-        least = pool.min_nodes if self.env.by_autoscaler(pool) else 0
+        least = pool.min_nodes if pool.by_autoscaler else 0
         always = {f"{pool.name}-{index}" for index in range(least)}
         return pool.elastic is not None and life.node.name not in always
 
@@ -79,8 +79,7 @@ class CostReport(NodePrices):
         return total(amounts)
 
     def timeline(self, lives: Iterable[NodeLifetime]) -> Iterator[NodeTimeline]:
-        env = self.env
-        bought = {pool.name for pool in self.pools if env.by_karpenter(pool) or env.by_autoscaler(pool)}
+        bought = {pool.name for pool in self.pools if pool.by_karpenter or pool.by_autoscaler}
         for life in sorted(lives, key=lambda life: (life.joined, life.node.name)):
             node = life.node
             times = life.joined, life.ready, life.removed
@@ -168,7 +167,7 @@ def check_prices(env: Environment, prices: PriceList) -> None:
     Raises InputError. A pool with a fixed number needs no price: it is shown as unknown, as in the bill.
     """
     for index, pool in enumerate(env.pools):
-        if not env.by_karpenter(pool):
+        if not pool.by_karpenter:
             continue
         unknown = [machine for machine in pool.machines if machine_price(env, pool, machine, prices) is None]
         if unknown and len(unknown) == len(pool.machines):

@@ -194,9 +194,9 @@ def node_source(
             contexts.enter_context(
                 Keeper(run_paths.kubeconfig, run_paths.state / "controllers/keeper").supervisor()
             )
-        if any(env.by_autoscaler(pool) for pool in env.pools):
+        if any(pool.by_autoscaler for pool in env.pools):
             yield CalculatedGroups(env)
-        elif any(env.by_karpenter(pool) for pool in env.pools):
+        elif any(pool.by_karpenter for pool in env.pools):
             yield _karpenter_on_aws(env, run_paths, tools, options, cluster, contexts)
         else:
             yield NodeSource()

@@ -42,7 +42,7 @@ class Options:
         ]
         if self.real_operator and env.gpu_operator.mode == "device_plugin":
             raise InputError("--operator real", f"stack {env.name} has no operator", "leave it out")
-        if options and not any(env.by_karpenter(pool) for pool in env.pools):
+        if options and not any(pool.by_karpenter for pool in env.pools):
             raise InputError(options[0], f"Karpenter launches no nodes for stack {env.name}", "leave it out")
         _check_short(env, self.shortages)
         _check_reservations(env, self.reservations_left)

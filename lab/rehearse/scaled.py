@@ -94,7 +94,7 @@ def scaled_workloads(env: Environment) -> tuple[ScaledWorkload, ...]:
     if not scaled_workloads:
         fact = "no workload of the rehearsal has scale, so none follows requests"
         raise InputError("--qps", fact, "leave it out, or give an inference workload a scale")
-    if any(env.by_autoscaler(pool) for pool in env.pools):
+    if any(pool.by_autoscaler for pool in env.pools):
         fact = "cluster-autoscaler does not run in a rehearsal, so no node group follows requests"
         raise InputError("--qps", fact, "leave it out: then each scaled workload has its most pods")
     return tuple(scaled_workloads)

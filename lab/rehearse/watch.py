@@ -20,8 +20,7 @@ from infra.model.base import labels
 from infra.model.base.guard_names import KUEUE_API
 from infra.model.base.namespaces import PLACEHOLDER
 from infra.model.environment import Environment
-from infra.model.pool.allocatable import claimable
-from infra.plan.sharing import resources
+from infra.model.pool.allocatable import claimable, resources
 from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
 
 INTERVAL_S = 0.5
@@ -70,7 +69,7 @@ class Snapshot:
             gpus = {key: count for key, count in node.offers.items() if key.startswith(labels.NVIDIA_PREFIX)}
             published = {name: node.offers[name] for name in _CLASSES if name in node.offers}
             subject = f"node {node.name} of pool {pool.name}"
-            if not env.by_karpenter(pool) and gpus != resources(env, pool):
+            if not pool.by_karpenter and gpus != resources(pool):
                 yield f"{subject} offers {_format_amounts(gpus) or 'no GPU'}, not what was planned"
             elif published != claimable(pool):
                 yield f"{subject} publishes {_format_amounts(published) or 'nothing'}, not what was planned"

@@ -112,19 +112,18 @@ def refusals(env: Environment, work: Workload) -> Iterator[tuple[str, str]]:
 
 
 def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
-    strategy = env.strategy(pool)
-    if work.gpu_product and work.gpu_product not in allocatable.products(strategy, pool):
-        products = " or ".join(allocatable.products(strategy, pool)) or "no GPU"
+    if work.gpu_product and work.gpu_product not in allocatable.products(pool):
+        products = " or ".join(allocatable.products(pool)) or "no GPU"
         yield f"its nodes have {products}, not {work.gpu_product}"
     by_claim = pool.by_claim and work.pool == pool.name
-    if work.gpu and not by_claim and not matching.matches(strategy, [pool], work.gpu, work.slice):
-        close = matching.nearest_match(strategy, [pool], work.gpu, work.slice)
+    if work.gpu and not by_claim and not matching.matches([pool], work.gpu, work.slice):
+        close = matching.nearest_match([pool], work.gpu, work.slice)
         yield f"{work.gpu.description}, it has {close}" if close else "GPUs, it offers none"
         return
     if not work.selects_pools and (taints := pool_taints(env, pool)):
         yield f"taint {taints[0]['key']}, which the workload does not tolerate as it names no pool"
     if work.slice or work.count or work.selects_pools:
-        yield from _gpus(env, pool, work)
+        yield from _gpus(pool, work)
     capacities = [free_resources(env, pool, machine) for machine in node_machines(env, pool)]
     if not capacities:
         return
@@ -137,7 +136,7 @@ def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         yield f"cpu and memory, {work.cpu} cores with {work.memory}: none of its machines has both"
 
 
-def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
+def _gpus(pool: Pool, work: Workload) -> Iterator[str]:
     """What the pool's GPUs cannot provide; a workload that names the pool requests them."""
     if not pool.gpus:
         if work.slice or work.count:
@@ -152,8 +151,8 @@ def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         if work.gpu and not claims.meets_need(pool, work.gpu):
             yield f"{work.gpu.description}, its models are {', '.join(gpu.name for gpu in pool.gpus)}"
         return
-    offers = allocatable.max_resources(env.strategy(pool), pool)
-    name = matching.requested_resource(env.strategy(pool), [pool], work)
+    offers = allocatable.max_resources(pool)
+    name = matching.requested_resource([pool], work)
     if name is None:
         requested = allocatable.mig_resource(work.slice) if work.slice else "one of several kinds of slice"
         yield f"resource name, it offers {', '.join(offers)}, not {requested}"

@@ -60,7 +60,7 @@ def test_a_simulated_node_offers_what_was_planned(types: JsonLines, mapping: dra
         event(pool.sharing.kind)
         for machine in nodes(env, pool):
             world = site.settled(pool, machine)
-            assert simulated.offers(world) == sharing.resources(env, pool, machine.gpus)
+            assert simulated.offers(world) == allocatable.resources(pool, machine.gpus)
             promised = {name: int(n) for name, n in overlay(env, pool, machine.gpus).items() if n != "0"}
             assert promised in ({}, simulated.offers(world)), (
                 "what Karpenter is told before the node is there"
@@ -68,7 +68,7 @@ def test_a_simulated_node_offers_what_was_planned(types: JsonLines, mapping: dra
             for resource, count in simulated.offers(world).items():
                 refused = simulated.refuses_two(world, resource)
                 assert count < 2 or refused is allocatable.one_per_pod(pool, resource), (pool.name, resource)
-            products = allocatable.products(env.strategy(pool), pool)
+            products = allocatable.products(pool)
             assert products or pool.by_claim
             if products:
                 assert simulated.discovered(world)["nvidia.com/gpu.product"] in products
@@ -83,7 +83,7 @@ def test_a_promise_that_is_not_kept_is_seen(types: JsonLines) -> None:
     planned, other = shared(4), shared(5)
     (machine,) = nodes(planned, planned.pools[0])
     found = simulated.offers(simulated.SimulatedOperator(planned, types).settled(planned.pools[0], machine))
-    assert found == sharing.resources(planned, planned.pools[0]) != sharing.resources(other, other.pools[0])
+    assert found == allocatable.resources(planned.pools[0]) != allocatable.resources(other.pools[0])
 
 
 @seldom

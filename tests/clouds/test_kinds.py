@@ -86,7 +86,7 @@ def test_drift(kind: str) -> None:
         )
         return
     rules.require_managed("s")
-    counted = [pool.name for pool in env.pools if not env.by_karpenter(pool)]
+    counted = [pool.name for pool in env.pools if not pool.by_karpenter]
     missing = list(nodes.check_nodes(env, rules, []))
     assert {one.how for one in missing} == {"missing"}
     named = {f"Node {name}-0" if kind == "embedded" else f"pool {name}" for name in counted}

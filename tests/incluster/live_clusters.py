@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.config import parse
+from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.plan import karpenter, node_groups, nodes, pool_keeper, quotas, sharing, workloads
 from infra.plan.sharing import NAMESPACE
@@ -179,7 +180,7 @@ class GateCluster(LiveCluster):
         return evidence
 
     def wait_for_operands(self, node: str) -> None:
-        offered = sharing.resources(ENV, POOL)["nvidia.com/gpu.shared"]
+        offered = allocatable.resources(POOL)["nvidia.com/gpu.shared"]
         until(
             lambda: self.get("node", node).get("status", {}).get("allocatable", {}),
             lambda amounts: amounts.get("nvidia.com/gpu.shared") == str(offered),

@@ -90,7 +90,7 @@ def test_the_first_limit_that_is_reached_ends_it(limits: dict[str, int], most: i
     shares = {"kind": "time_slicing", "replicas": 3}
     env = environment("10.0.0.0/16", elastic={"max": limits}, sharing=shares)
     (pool,) = env.pools
-    assert max_nodes(env.strategy(pool), pool, pool.machines[0]) == most
+    assert max_nodes(pool, pool.machines[0]) == most
 
 
 def test_the_larger_nodes_take_their_own_addresses_and_offer_more() -> None:

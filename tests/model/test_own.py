@@ -14,6 +14,7 @@ from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
 from infra.model.gpu import drivers
 from infra.model.gpu.models import GPUS
+from infra.model.pool import allocatable
 from infra.plan import cost, gpu_operator, karpenter, node_class, nodes, sharing
 from lab.simulator.hardware import parse_model
 from tests.config.edits import changed, message
@@ -40,7 +41,7 @@ def test_a_declared_model_is_planned_like_a_built_in_one() -> None:
     env = parse(ENV)
     (pool,) = env.pools
     assert pool.gpus[0].product == "NVIDIA-A100-SXM-64GB"
-    assert sharing.resources(env, pool) == {"nvidia.com/mig-3g.32gb": 8}
+    assert allocatable.resources(pool) == {"nvidia.com/mig-3g.32gb": 8}
     entries = sharing.mig_parted_config_map(env)
     assert entries is not None
     assert "3g.32gb" in str(entries["data"])

@@ -86,7 +86,7 @@ def test_compute_domains_alpha_gates_and_what_needs_a_certificate_are_off() -> N
 
 def test_a_claimed_node_offers_no_resource_and_says_so() -> None:
     pool = ENV.pools[0]
-    assert sharing.resources(ENV, pool) == {}
+    assert allocatable.resources(pool) == {}
     assert allocatable.claimable(pool) == {"gpu.nvidia.com": 4}
     assert allocatable.claimable(ENV.pools[1]) == {}
     files = render.render(ENV)
@@ -146,7 +146,7 @@ def test_slices_are_cut_as_for_kind_mig_and_counted_by_their_class() -> None:
     born = karpenter.node_labels(CUT, pool)
     assert born["nvidia.com/mig.config"] == "3g.20gb-2x2g.10gb"
     assert born["nvidia.com/gpu.deploy.device-plugin"] == "false"
-    assert (sharing.resources(CUT, pool), allocatable.claimable(pool)) == ({}, {"mig.nvidia.com": 24})
+    assert (allocatable.resources(pool), allocatable.claimable(pool)) == ({}, {"mig.nvidia.com": 24})
     assert gpu_operator.values(CUT)["migManager"]["enabled"]
 
 
@@ -203,7 +203,7 @@ def test_claims_are_to_be_had_on_every_kind_of_cluster(kind: str) -> None:
     env = on_other_cluster(kind)
     (pool,) = env.pools
     assert allocatable.claimable(pool) == {"mig.nvidia.com": 4}
-    assert not env.by_karpenter(pool), "Karpenter runs on AWS alone"
+    assert not pool.by_karpenter, "Karpenter runs on AWS alone"
     release = dra.release(env)
     assert release
     ours = kind == "embedded"

@@ -106,7 +106,7 @@ def test_a_workload_may_ask_for_what_the_largest_node_offers() -> None:
     kept = {**COUNTS, "sharing": {**COUNTS["sharing"], "fail_requests_greater_than_one": False}}
     env = aws(kept, workloads=[{**work, "count": 12}])
     assert env.workloads[0].device_count == 12, "thirteen are in the table of bad input"
-    assert allocatable.max_resources("mixed", env.pools[0]) == {SHARED: 12}
+    assert allocatable.max_resources(env.pools[0]) == {SHARED: 12}
 
 
 def test_what_nodes_offer_is_said_by_their_number_of_gpus() -> None:

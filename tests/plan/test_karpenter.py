@@ -16,7 +16,8 @@ from infra.model.base.quantities import version_numbers
 from infra.model.checks.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
 from infra.model.environment import Environment
 from infra.model.gpu.machines import MACHINES
-from infra.plan import eks, karpenter, node_class, sharing
+from infra.model.pool import allocatable
+from infra.plan import eks, karpenter, node_class
 from tests.external import reference
 from tests.plan.aws_environments import MODELS, SLICED, TABLE, aws
 
@@ -93,7 +94,7 @@ def test_gpus_by_model_let_in_the_types_with_them_and_no_other(models: tuple[str
 @pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
 def test_no_limit_is_on_a_resource_that_no_node_offers(env: Environment) -> None:
     for index, pool in enumerate(env.pools):
-        offered = sharing.resources(env, pool, pool.gpu_counts[0])
+        offered = allocatable.resources(pool, pool.gpu_counts[0])
         for spec in pools_of(env, index).values():
             assert spec["limits"]
             assert set(spec["limits"]) <= ({"nodes"} if pool.by_claim else {"cpu", "memory", *offered})

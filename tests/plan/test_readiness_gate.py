@@ -10,6 +10,7 @@ import pytest
 
 from infra.config import parse
 from infra.model.environment import Environment
+from infra.model.pool import allocatable
 from infra.model.pool.allocatable import claimable
 from infra.plan import (
     device_plugin,
@@ -19,7 +20,6 @@ from infra.plan import (
     node_groups,
     quotas,
     readiness_gate,
-    sharing,
     startup,
     workloads,
 )
@@ -55,7 +55,7 @@ def test_a_node_promises_what_the_workloads_are_counted_with(env: Environment) -
     for pool in env.pools:
         asked = readiness_gate.pools(env).get(pool.name, {})
         if pool.gpus and not pool.by_karpenter:
-            assert asked["offers"] == sharing.resources(env, pool)
+            assert asked["offers"] == allocatable.resources(pool)
         for manifest in karpenter.node_pools(env, pool):
             annotations = manifest["spec"]["template"]["metadata"].get("annotations", {})
             each = json.loads(annotations.get("gpuform.io/offers-per-gpu", "{}"))
@@ -64,7 +64,7 @@ def test_a_node_promises_what_the_workloads_are_counted_with(env: Environment) -
             assert "offers" not in asked
             for gpus in pool.gpu_counts:
                 of_node = {name: count * gpus for name, count in each.items()} or promised
-                assert of_node == (sharing.resources(env, pool, gpus) or claimable(pool))
+                assert of_node == (allocatable.resources(pool, gpus) or claimable(pool))
 
 
 def test_a_managed_groups_nodes_are_born_with_the_taint() -> None:

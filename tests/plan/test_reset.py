@@ -11,7 +11,6 @@ from infra.config import load
 from infra.model.base import labels
 from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
-from infra.model.pool import reset
 from infra.plan import gpu_operator, inventory, nodes
 from lab.rehearse.nodes import simulated_nodes
 from tests.plan.aws_environments import aws
@@ -52,7 +51,7 @@ BY_DEFAULT = [
 @pytest.mark.parametrize(("kind", "pool", "found"), BY_DEFAULT)
 def test_the_default_is_a_reboot_on_machines_of_a_cloud(kind: str, pool: dict[str, Any], found: str) -> None:
     made = env(kind, pool)
-    assert reset.reset_of(kind, made.pools[0]) == found
+    assert made.pools[0].resets_by == found
     assert reboots(made) == (found == "reboot")
 
 

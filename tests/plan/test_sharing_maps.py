@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infra.model.environment import Environment
+from infra.model.pool import allocatable
 from infra.plan import sharing
 from tests.plan.environments import mig_configs, on, plugin
 
@@ -141,7 +142,7 @@ def test_a_mig_gpu_that_is_not_cut_is_told_so() -> None:
 )
 def test_what_a_node_offers(pool: dict[str, Any], strategy: str, offered: dict[str, int]) -> None:
     found = env(pool, mig_strategy=strategy)
-    assert sharing.resources(found, found.pools[0]) == offered
+    assert allocatable.resources(found.pools[0]) == offered
 
 
 def test_the_gpu_taint_comes_by_itself_and_its_key_by_choice() -> None:

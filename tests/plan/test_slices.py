@@ -37,7 +37,7 @@ def test_the_other_gpus_of_a_node_are_told_to_stay_whole() -> None:
         {"devices": [0, 2], "mig-enabled": True, "mig-devices": {"2g.10gb": 2, "3g.20gb": 1}},
         {"devices": [1, 3], "mig-enabled": False},
     ]
-    assert sharing.resources(found, found.pools[0]) == {GPU: 2, SMALL: 4, BIG: 2}
+    assert allocatable.resources(found.pools[0]) == {GPU: 2, SMALL: 4, BIG: 2}
 
 
 def test_one_name_on_two_models_names_the_devices_of_every_entry() -> None:
@@ -86,7 +86,7 @@ def test_shares_of_slices_have_one_entry_per_kind_of_slice() -> None:
     }
     shown = [sharing.pool_labels(found, pool)["nvidia.com/device-plugin.config"] for pool in found.pools]
     assert shown == [key, "default"]
-    assert sharing.resources(found, found.pools[0]) == {f"{SMALL}.shared": 4, f"{BIG}.shared": 2}
+    assert allocatable.resources(found.pools[0]) == {f"{SMALL}.shared": 4, f"{BIG}.shared": 2}
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_under_single_a_slice_is_shared_as_a_gpu(
     (pool,) = found.pools
     resources = plugin(found)[key]["sharing"]["timeSlicing"]["resources"]
     assert resources == [{"name": GPU, "replicas": 2}]
-    assert sharing.resources(found, pool) == offered
-    assert allocatable.products(found.strategy(pool), pool) == (f"NVIDIA-A100-PCIE-40GB{product}",)
+    assert allocatable.resources(pool) == offered
+    assert allocatable.products(pool) == (f"NVIDIA-A100-PCIE-40GB{product}",)
 
 
 def test_a_plus_stands_in_no_key_and_a_long_key_is_cut() -> None:
@@ -128,7 +128,7 @@ def test_where_strategies_differ_every_key_says_its_own_and_the_operator_none() 
     shown = [sharing.pool_labels(found, pool)["nvidia.com/device-plugin.config"] for pool in found.pools]
     assert shown == ["default", "mig-single", "mps-3", "default"]
     assert gpu_operator.values(found)["mig"] == {"strategy": ""}
-    assert [found.strategy(pool) for pool in found.pools] == ["mixed", "single", "none", "mixed"]
+    assert [pool.strategy for pool in found.pools] == ["mixed", "single", "none", "mixed"]
     pools = list(yaml.safe_load_all(render.render(found)["pools.yaml"]))
     assert [pool["mig_strategy"] for pool in pools] == ["mixed", "single", "none", "mixed"]
 
@@ -161,13 +161,13 @@ def test_an_overlay_says_what_is_whole_and_what_is_cut() -> None:
 
 def test_every_resource_has_its_key_in_a_quota() -> None:
     found = env((FOUR, {**CERN, "devices": [0], "share": {"replicas": 2}}))
-    keys = [allocatable.quota_key(name) for name in allocatable.gpu_resources("mixed", found.pools[0])]
+    keys = [allocatable.quota_key(name) for name in allocatable.gpu_resources(found.pools[0])]
     assert keys == [f"requests.{GPU}", f"requests.{SMALL}.shared", f"requests.{BIG}.shared"]
 
 
 def test_parts_of_a_gpu_are_its_slices_and_their_shares() -> None:
     def parts(block: dict[str, Any], strategy: Any = "mixed") -> dict[str, float]:
-        return allocatable.unit_parts(strategy, env((FOUR, block), strategy=strategy).pools[0])
+        return allocatable.unit_parts(env((FOUR, block), strategy=strategy).pools[0])
 
     assert parts(CERN) == {SMALL: pytest.approx(2 / 7), BIG: pytest.approx(3 / 7)}
     some = parts({**CERN, "devices": [0], "share": {"replicas": 2}})

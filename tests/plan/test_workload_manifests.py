@@ -78,9 +78,7 @@ def test_the_request_follows_from_the_pool(
     env = on("embedded", *pools, workloads=[workload])
     assert gpus(workloads.manifests(env)[0]) == request_
     chosen = [pool for pool in env.pools if pool.name == workload.get("pool")]
-    assert not chosen or matching.requested_resource("mixed", chosen, env.workloads[0]) == next(
-        iter(request_), None
-    )
+    assert not chosen or matching.requested_resource(chosen, env.workloads[0]) == next(iter(request_), None)
 
 
 def test_a_workload_tolerates_the_taints_of_its_own_pools_only() -> None:

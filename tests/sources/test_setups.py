@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infra.model.environment import Environment
+from infra.model.pool import allocatable
 from infra.plan import device_plugin, gpu_operator, inventory, sharing, workloads
 from tests.config.edits import message
 from tests.plan.environments import declared, gpus, mig_configs, on, plugin
@@ -39,7 +40,7 @@ def test_cern_row_9_each_class_has_its_sharing() -> None:
         "simulation": {"nvidia.com/gpu": "1"},
         "ci": {"nvidia.com/gpu.shared": "1"},
     }
-    assert [sum(sharing.resources(env, pool).values()) for pool in env.pools] == [3, 14, 1, 8]
+    assert [sum(allocatable.resources(pool).values()) for pool in env.pools] == [3, 14, 1, 8]
 
 
 def test_cern_row_10_notebooks_with_a_minimum_of_cpu_and_memory_and_a_gpu() -> None:
@@ -68,7 +69,7 @@ def test_bumble_own_layout_of_three_small_and_two_middle_slices() -> None:
     assert sorted(configs) == [name, "all-disabled"]
     assert configs[name][0]["mig-devices"] == slices
     assert sharing.mig_config_name(env.pools[0]) == name
-    assert sharing.resources(env, env.pools[0]) == {"nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-2g.10gb": 2}
+    assert allocatable.resources(env.pools[0]) == {"nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-2g.10gb": 2}
 
 
 def test_bumble_driver_of_the_hosts_with_the_operators_switched_off() -> None:
@@ -134,7 +135,7 @@ def test_cisco_row_19_each_kind_is_a_pool_of_one_cluster() -> None:
     }
     pools = [{"name": name, "machine": "g4.p1.40g", "sharing": one} for name, one in kinds.items()]
     env = on("embedded", *pools, gpu_operator={"mig_strategy": "none"})
-    offered, configs = {pool.name: sharing.resources(env, pool) for pool in env.pools}, configured(env)
+    offered, configs = {pool.name: allocatable.resources(pool) for pool in env.pools}, configured(env)
     assert {
         name: (offered[name], configs[name]["flags"]["migStrategy"], list(configs[name].get("sharing", {})))
         for name in kinds

@@ -13,7 +13,7 @@ from gpuform.stack.drift.rules import TAINTS, DriftRules, Finding, key_path
 from infra.model.base import labels
 from infra.model.base.quantities import whole_number
 from infra.model.environment import Environment
-from infra.model.pool.allocatable import node_gpus
+from infra.model.pool.allocatable import node_gpus, resources
 from infra.model.pool.pool import Pool
 from infra.plan.gpu_operator import driver_version
 from infra.plan.nodes import simulated_nodes
@@ -23,7 +23,6 @@ from infra.plan.sharing import (
     mig_parted_config_map,
     pool_labels,
     pool_taints,
-    resources,
 )
 
 Node = Mapping[str, Any]
@@ -42,7 +41,7 @@ def check_nodes(env: Environment, rules: DriftRules, nodes: Iterable[Node]) -> I
             for node in all_nodes
             if (node["metadata"]["name"] in names if names else selector <= _labels(node).items())
         ]
-        if not env.by_karpenter(pool):  # else the number follows the workload
+        if not pool.by_karpenter:  # else the number follows the workload
             yield from _check_count(pool, names, members)
         for node in members:
             yield from _check_node(env, pool, node)
@@ -92,9 +91,7 @@ def _check_node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
                 yield Finding(name, f"{TAINTS}{key}:{effect}]", "added", "cluster", "none", value)
     gpus = node_gpus(pool, live_labels)
     if gpus in pool.gpu_counts:
-        yield from _check_gpus(
-            name, resources(env, pool, gpus), node.get("status", {}).get("allocatable", {})
-        )
+        yield from _check_gpus(name, resources(pool, gpus), node.get("status", {}).get("allocatable", {}))
     else:
         key = labels.INSTANCE_GPU_COUNT if pool.elastic else labels.GPU_COUNT
         wanted = " or ".join(map(str, pool.gpu_counts))

@@ -115,7 +115,7 @@ class DeviceFactory:
         if self.pool.by_claim:
             return labels.MIG_DEVICE_CLASS
         share = sharing.share if isinstance(sharing, Mig) else None
-        mixed = allocatable.pool_strategy(self.env.strategy(self.pool), self.pool) == "mixed"
+        mixed = self.pool.strategy == "mixed"
         return allocatable.shared_name(
             allocatable.mig_resource(profile) if mixed else labels.NVIDIA_GPU, share
         )

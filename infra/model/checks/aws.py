@@ -18,7 +18,6 @@ from infra.model.checks import aws_pools
 from infra.model.environment import Environment
 from infra.model.platform import unused
 from infra.model.pool import addresses, allocatable
-from infra.model.pool.allocatable import MigStrategy
 from infra.model.pool.elastic import DISRUPTION
 from infra.model.pool.pool import Pool
 from infra.model.workload import matching
@@ -37,7 +36,6 @@ _PRICES = OtherPrices()
 def check(
     name: str,
     cluster: AwsCluster,
-    strategy: MigStrategy,
     pools: Sequence[Pool],
     workloads: Sequence[Workload],
 ) -> None:
@@ -50,15 +48,15 @@ def check(
         if pool.name == SYSTEM_POOL:
             fact = f"{SYSTEM_POOL!r} is the name of the cluster's own nodes"
             raise InputError(f"{path}.name", fact, "use another name")
-        aws_pools.check(cluster, strategy, pool, path)
+        aws_pools.check(cluster, pool, path)
     _check_names(pools)
     _check_pins(cluster, pools)
     _check_image_family(pools)
-    _check_products(strategy, pools, workloads)
-    addresses.check(cluster, pools, strategy)
+    _check_products(pools, workloads)
+    addresses.check(cluster, pools)
 
 
-def warnings(cluster: AwsCluster, strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
+def warnings(cluster: AwsCluster, pools: Sequence[Pool]) -> Iterator[str]:
     """Limits that whole nodes do not fill, pools that one zone without a machine stops, small networks, pools
     that pods cannot tell apart, and a version that costs more.
     """
@@ -68,10 +66,10 @@ def warnings(cluster: AwsCluster, strategy: MigStrategy, pools: Sequence[Pool]) 
         rate = f"{usual + _PRICES.extended_support:.2f} instead of {usual:.2f} USD per hour"
         fact = f"{cluster.version} is in extended support, at {rate}, until {ends.extended}"
         yield f"cluster.version: {fact}; use a newer version, or cluster.support: extended"
-    yield from addresses.warnings(cluster, pools, strategy)
-    yield from _indistinguishable(strategy, pools)
-    yield from aws_pools.warnings(strategy, pools)
-    total = sum(min(addresses.max_nodes(strategy, pool, item) for item in pool.machines) for pool in pools)
+    yield from addresses.warnings(cluster, pools)
+    yield from _indistinguishable(pools)
+    yield from aws_pools.warnings(pools)
+    total = sum(min(addresses.max_nodes(pool, item) for item in pool.machines) for pool in pools)
     if total > MAX_NODES:
         fact = f"they may have {total} nodes, and EKS has more than {MAX_NODES} in its ultra scale tier alone"
         yield f"pools: {fact}; agree on it with AWS before"
@@ -122,7 +120,7 @@ def _check_image_family(pools: Sequence[Pool]) -> None:
             )
 
 
-def _indistinguishable(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
+def _indistinguishable(pools: Sequence[Pool]) -> Iterator[str]:
     """Elastic pools between which Karpenter chooses for a pod with requests and tolerations only.
 
     The environment's workloads are pinned by the pool's label; others may select by labels of the pools.
@@ -131,7 +129,7 @@ def _indistinguishable(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator
     for index, pool in enumerate(pools):
         hard = {(t.key, t.value, t.effect) for t in pool.taints if t.effect != "PreferNoSchedule"}
         marks = frozenset(hard), frozenset(pool.labels.items())
-        for resource in (allocatable.max_resources(strategy, pool) or ("no GPU",)) if pool.elastic else ():
+        for resource in (allocatable.max_resources(pool) or ("no GPU",)) if pool.elastic else ():
             other = pool_names.setdefault((resource, marks), pool.name)
             if other != pool.name:
                 fact = (
@@ -140,12 +138,10 @@ def _indistinguishable(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator
                 yield f"pools[{index}].taints: {fact}; give one of them a taint or a label of its own"
 
 
-def _check_products(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
+def _check_products(pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
     for index, workload in enumerate(workloads):
         product = workload.gpu_product
-        pools_with_product = [
-            pool for pool in pools if product and product in allocatable.products(strategy, pool)
-        ]
+        pools_with_product = [pool for pool in pools if product and product in allocatable.products(pool)]
         if pools_with_product and all(pool.elastic for pool in pools_with_product):
             fact = "Karpenter starts no node for a label that discovery sets after the node has started"
             remedy = f"pin by pool: {' or '.join(pool.name for pool in pools_with_product)}"
@@ -158,11 +154,10 @@ _BUFFERS = {"FI_EFA_FORK_SAFE", "FI_EFA_USE_HUGE_PAGE"}
 
 def use_warnings(env: Environment) -> Iterator[str]:
     """Nodes that end under their workloads, adapters and huge pages that are not requested."""
-    strategy = env.gpu_operator.mig_strategy
-    pools_of = [(work, matching.pools_of(strategy, env.pools, work)) for work in env.workloads]
+    pools_of = [(work, matching.pools_of(env.pools, work)) for work in env.workloads]
     for index, pool in enumerate(env.pools):
         here = [(work, pools) for work, pools in pools_of if pool in pools]
-        per_node = max((*allocatable.max_resources(strategy, pool).values(), *pool.gpu_counts))
+        per_node = max((*allocatable.max_resources(pool).values(), *pool.gpu_counts))
         slow = [
             work
             for work, pools in here

@@ -14,7 +14,6 @@ from infra.model.base.labels import NVIDIA_GPU
 from infra.model.gpu.machines import MACHINES
 from infra.model.gpu.models import GPUS
 from infra.model.pool import allocatable
-from infra.model.pool.allocatable import MigStrategy
 from infra.model.pool.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig
@@ -27,16 +26,16 @@ Core allocates claims from 1.14 on (``ignore-dra-requests``), but no earlier pro
 """
 
 
-def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> None:
+def check(cluster: AwsCluster, pool: Pool, path: str) -> None:
     """Refuse the first setting that AWS does not support; ``path`` is the pool's."""
     _check_machines(pool, path)
     _check_image(cluster, pool, path)
     _check_claims(cluster, pool, path)
-    _check_bottlerocket(strategy, pool, path)
+    _check_bottlerocket(pool, path)
     _check_disks_and_zones(cluster, pool, path)
     _check_network_cards(pool, path)
     _check_capacity(pool, path)
-    _check_limits(strategy, pool, path)
+    _check_limits(pool, path)
 
 
 def _check_machines(pool: Pool, path: str) -> None:
@@ -99,7 +98,7 @@ def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
         raise InputError(f"{path}.sharing.kind", fact, "use an AL2023 image, or another kind")
 
 
-def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
+def _check_bottlerocket(pool: Pool, path: str) -> None:
     """Bottlerocket has settings, not scripts or ConfigMaps: MIG at boot, one profile, all slices that fit."""
     if pool.image.family != "Bottlerocket":
         return
@@ -116,7 +115,7 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
     if len(pool.layout or {}) > 1:
         fact = "Bottlerocket partitions all GPUs of a node by one profile"
         raise InputError(f"{path}.sharing.layout", fact, "use one profile, or an AL2023 image")
-    if strategy != "single":
+    if pool.strategy != "single":
         fact = f"Bottlerocket's device plugin offers slices as nvidia.com/gpu (pool {pool.name})"
         raise InputError("gpu_operator.mig_strategy", fact, "use single, or an AL2023 image")
     for gpu in pool.gpus:
@@ -188,13 +187,13 @@ def _check_capacity(pool: Pool, path: str) -> None:
         raise InputError(f"{path}.aws.capacity_block", fact, "use capacity: [reserved], or leave it out")
 
 
-def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
+def _check_limits(pool: Pool, path: str) -> None:
     if pool.elastic is None:
         return
     if pool.elastic.min:
         fact = "Karpenter keeps no idle nodes in a pool that scales"
         raise InputError(f"{path}.elastic.min", fact, "leave it out, or give the pool nodes: N")
-    offered = allocatable.max_resources(strategy, pool)
+    offered = allocatable.max_resources(pool)
     known = [CPU, MEMORY_GIB, *offered]
     for key, limit in pool.elastic.max.items():
         key_path = f"{path}.elastic.max.{key}"
@@ -207,7 +206,7 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
             if key == NODES:
                 fact = "on AWS the limits of an elastic pool count what its nodes have"
             raise InputError(key_path, fact, listing(known, key))
-        usage = {count: _usage(strategy, pool, count, key) for count in pool.gpu_counts}
+        usage = {count: _usage(pool, count, key) for count in pool.gpu_counts}
         for count, minimum in usage.items():
             if limit < minimum:
                 suffix = f" with {count} GPU{'s' if count > 1 else ''}" if len(pool.gpu_counts) > 1 else ""
@@ -219,7 +218,7 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
             raise InputError(key_path, fact, f"use {MAX_EKS_NODES * per_node} or less")
 
 
-def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
+def warnings(pools: Sequence[Pool]) -> Iterator[str]:
     """Limits that whole nodes do not fill, and pools with EFA and nodes in several zones.
 
     Karpenter buys no node that would exceed a limit (filterByRemainingResources, scheduler.go).
@@ -231,7 +230,7 @@ def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
             )
             yield f"pools[{index}].aws.efa: {fact}; give the pool zones: [ZONE]"
         limits = pool.elastic.max if pool.elastic else {}
-        usage = {key: min(_usage(strategy, pool, count, key) for count in pool.gpu_counts) for key in limits}
+        usage = {key: min(_usage(pool, count, key) for count in pool.gpu_counts) for key in limits}
         nodes = min((limit // usage[key] for key, limit in limits.items()), default=0)
         unused = {
             key: limit - nodes * usage[key] for key, limit in limits.items() if limit // usage[key] == nodes
@@ -246,8 +245,8 @@ def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
         yield f"pools[{index}].elastic.max.{key}: {fact}; {remedy}"
 
 
-def _usage(strategy: MigStrategy, pool: Pool, gpus: int, key: str) -> int:
+def _usage(pool: Pool, gpus: int, key: str) -> int:
     """Amount of ``key`` on the smallest of the pool's machines with that many GPUs."""
-    offered = allocatable.resources(strategy, pool, gpus)
+    offered = allocatable.resources(pool, gpus)
     machines = [machine for machine in pool.machines if machine.gpus == gpus]
     return min({CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}[key] for machine in machines)

@@ -20,7 +20,7 @@ from infra.model.placement import driver_upgrade, fit, node_resources, quotas
 from infra.model.platform import health, monitoring, scheduling, unused
 from infra.model.platform.state import check_state
 from infra.model.pool import mig_config, reset
-from infra.model.pool.allocatable import MigStrategy, pool_strategy, shared_labels
+from infra.model.pool.allocatable import shared_labels
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig
 
@@ -34,15 +34,12 @@ def check(env: Environment) -> None:
     check_operator(env.cluster.kind, operator, env.ownership, env.pools)
     if isinstance(env.cluster, OpenstackCluster):
         openstack.check_flavors(env.cluster, env.pools)
-    _check_pools(env.cluster.kind, env.gpu_operator.mig_strategy, env.pools)
-    shares = [
-        shared_labels(operator.mig_strategy, pool) if operator.mode != "existing" else {}
-        for pool in env.pools
-    ]
+    _check_pools(env.cluster.kind, env.pools)
+    shares = [shared_labels(pool) if operator.mode != "existing" else {} for pool in env.pools]
     node_keys.check(env.cluster.kind, env.pools, shares)
     minor = env.cluster.version if isinstance(env.cluster, AwsCluster | OpenstackCluster) else None
     scheduling.check_scheduling(env.cluster.kind, minor, env.scheduling)
-    workloads.check_workloads(operator.mig_strategy, env.pools, env.workloads)
+    workloads.check_workloads(env.pools, env.workloads)
     workloads.check_notebooks(env)
     node_resources.check(env)
     scheduling.check_priorities(env.priorities, env.workloads)
@@ -56,7 +53,7 @@ def check(env: Environment) -> None:
     magnum = env.cluster if isinstance(env.cluster, OpenstackCluster) else None
     health.check(env.cluster.kind, env.health, env.monitoring is not None, env.pools, magnum)
     if isinstance(env.cluster, AwsCluster):
-        aws.check(env.name, env.cluster, operator.mig_strategy, env.pools, env.workloads)
+        aws.check(env.name, env.cluster, env.pools, env.workloads)
     if isinstance(env.cluster, OpenstackCluster):
         openstack.check(env.name, env.cluster, env.pools)
         openstack.check_taints(env.cluster, operator, env.pools)
@@ -99,7 +96,7 @@ def _unused_prices(cost: Cost, system: Sequence[str], pools: Sequence[Pool]) -> 
             yield f"cost.prices.{name}: {fact}; {listing(known, name)}"
 
 
-def _check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> None:
+def _check_pools(cluster: str, pools: Sequence[Pool]) -> None:
     """Refuse duplicate pool names, and pools that lack what this kind of cluster needs."""
     index_of: dict[str, int] = {}
     for index, pool in enumerate(pools):
@@ -110,7 +107,7 @@ def _check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> 
         index_of[pool.name] = index
         unused.check_pool(cluster, pool, path)
         _check_nodes(cluster, pool, path)
-        _check_slices(strategy, pool, path)
+        _check_slices(pool, path)
     total = sum(pool.nodes or len(pool.hosts or ()) for pool in pools)
     if total > (limit := node_limit(cluster)):
         platform = "EKS" if cluster == "aws" else "Kubernetes"
@@ -119,12 +116,12 @@ def _check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> 
     mig_config.check_names(pools)
 
 
-def _check_slices(strategy: MigStrategy, pool: Pool, path: str) -> None:
+def _check_slices(pool: Pool, path: str) -> None:
     """Refuse slices that the strategy does not offer; ``strategy`` is the operator's, ``path`` the pool's."""
     sharing = pool.sharing
     if not isinstance(sharing, Mig):
         return
-    pool_strategy_name = pool_strategy(strategy, pool)
+    pool_strategy_name = pool.strategy
     setting = "sharing.strategy" if sharing.strategy else "gpu_operator.mig_strategy"
     if pool_strategy_name == "none":
         fact = f"{setting} none offers no slices"
@@ -194,21 +191,20 @@ def _namespaces(env: Environment) -> dict[str, str]:
 
 def warnings(env: Environment) -> tuple[str, ...]:
     """Accepted settings that are not advisable: path, fact and remedy of each."""
-    strategy = env.gpu_operator.mig_strategy
     warnings = [*node_keys.warnings(env.gpu_operator.gpu_taint, env.pools)]
     warnings += [
         *node_resources.warnings(env),
         *queues.warnings(env),
         *monitoring.warnings(env.monitoring),
     ]
-    warnings += [*quotas.warnings(env), *workloads.warnings(strategy, env.pools, env.workloads)]
+    warnings += [*quotas.warnings(env), *workloads.warnings(env.pools, env.workloads)]
     warnings += [*operator_warnings(env.gpu_operator, env.pools), *driver_upgrade.warnings(env)]
     if env.cost:
         warnings += _unused_prices(env.cost, _system_machines(env), env.pools)
     if env.has_cluster:  # else Ansible changes the layouts, host by host
-        warnings += reset.warnings(env.cluster.kind, env.pools)
+        warnings += reset.warnings(env.pools)
     if isinstance(env.cluster, AwsCluster):
-        warnings += [*aws.warnings(env.cluster, strategy, env.pools), *aws.use_warnings(env)]
+        warnings += [*aws.warnings(env.cluster, env.pools), *aws.use_warnings(env)]
     if isinstance(env.cluster, OpenstackCluster):
         warnings += openstack.warnings(env.cluster, env.pools, env.monitoring)
     if isinstance(env.cluster, HostsCluster):

@@ -41,7 +41,7 @@ def check(env: Environment) -> None:
     for index, team in enumerate(queues.teams):
         try:
             _check_team(queues, team)
-            limits[team.name] = queue_limits.limits_of(env.gpu_operator.mig_strategy, env.pools, team)
+            limits[team.name] = queue_limits.limits_of(env.pools, team)
             _check_pools(env, team)
             check_groups(limits[team.name])
         except InputError as error:
@@ -157,12 +157,11 @@ def _check_workload(
         fact = f"queue {team.name} has no namespace {work.namespace}"
         remedy = f"use {' or '.join(team.namespaces)}, or add it to the team"
         raise InputError(path.removesuffix("queue") + "namespace", fact, remedy)
-    strategy = env.gpu_operator.mig_strategy
     requests = fit.requests_of(env, work)
     if not requests:
         fact = "the workload requests no GPU, and queues count only GPUs"
         raise InputError(path, fact, "leave it out")
-    pools = matching.pools_of(strategy, env.pools, work)
+    pools = matching.pools_of(env.pools, work)
     names = [pool.name for pool in pools if pool.name in team.quota]
     if not names:
         fact = f"the quota of {team.name} has none of {', '.join(pool.name for pool in pools)}"
@@ -170,7 +169,7 @@ def _check_workload(
     for key, amount in requests.items():
         request = names, quotas.counted_resource(key), amount
         if refusal := _refusal(env, queues, limits, work, *request):
-            free = queue_limits.limits_of(strategy, env.pools, team.model_copy(update={"borrow": {}}))
+            free = queue_limits.limits_of(env.pools, team.model_copy(update={"borrow": {}}))
             still = _refusal(env, queues, {**limits, team.name: free}, work, *request)
             borrow = "" if still else " or what the team may borrow"
             raise InputError(path, refusal, f"raise the quota{borrow}, or request less")
@@ -204,10 +203,10 @@ def warnings(env: Environment) -> Iterator[str]:
     """Quotas that add up to more than the pool can become, if its nodes are known."""
     if env.queues is None:
         return
-    strategy, totals = env.gpu_operator.mig_strategy, Counter[tuple[str, str]]()
+    totals = Counter[tuple[str, str]]()
     for index, team in enumerate(env.queues.teams):
-        for name, limits in queue_limits.limits_of(strategy, env.pools, team).items():
-            max_of_pool = _max_resources(env, env.pool(name))
+        for name, limits in queue_limits.limits_of(env.pools, team).items():
+            max_of_pool = _max_resources(env.pool(name))
             for resource, limit in limits.items():
                 before, after = totals[name, resource], totals[name, resource] + limit.nominal
                 totals[name, resource] = after
@@ -217,10 +216,10 @@ def warnings(env: Environment) -> Iterator[str]:
                     yield f"queues.teams[{index}].quota.{name}: {fact}; lower one, or allow more nodes"
 
 
-def _max_resources(env: Environment, pool: Pool) -> dict[str, int]:
+def _max_resources(pool: Pool) -> dict[str, int]:
     """Most of each resource that the pool's nodes can offer together; empty if their number is unknown."""
-    nodes = list(fit.node_kinds(env.gpu_operator.mig_strategy, pool))
-    keys = quotas.quota_keys(env.gpu_operator.mig_strategy, pool) if nodes else ()
+    nodes = list(fit.node_kinds(pool))
+    keys = quotas.quota_keys(pool) if nodes else ()
     return {
         quotas.counted_resource(key): max(count * offered.get(key, 0) for count, offered in nodes)
         for key in keys

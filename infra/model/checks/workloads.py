@@ -12,7 +12,6 @@ from infra.model.base.quantities import cpu_millis, memory_bytes
 from infra.model.environment import Environment
 from infra.model.placement import fit
 from infra.model.pool import allocatable
-from infra.model.pool.allocatable import MigStrategy
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mps
 from infra.model.workload import claims, matching
@@ -28,7 +27,7 @@ from infra.model.workload.workload import (
 )
 
 
-def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
+def check_workloads(pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
     """Refuse duplicate names, and requests that no pool offers; see node_resources for cores and memory."""
     index_of: dict[tuple[str, str], int] = {}
     for index, workload in enumerate(workloads):
@@ -41,9 +40,9 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
         _check_colours(workloads, index)
         namespaces.check(workload.namespace, f"{path}.namespace")
         _check_service(workload, path)
-        candidates = _candidates(strategy, pools, workload, path)
+        candidates = _candidates(pools, workload, path)
         if candidates:
-            _check_request(strategy, candidates, workload, path)
+            _check_request(candidates, workload, path)
         claims.check_devices(pools, candidates, workload, path)
 
 
@@ -74,7 +73,7 @@ def _check_colours(workloads: Sequence[Workload], index: int) -> None:
             raise InputError(f"workloads[{index}].name", fact, "give each workload a name of its own")
 
 
-def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload, path: str) -> list[Pool]:
+def _candidates(pools: Sequence[Pool], workload: Workload, path: str) -> list[Pool]:
     """The pools that the workload may run on; empty if it names no GPU and no pool."""
     if workload.pool and workload.gpu_product:
         raise InputError(f"{path}.gpu_product", "pool is given too", "pin by one of the two")
@@ -82,7 +81,7 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
         if workload.pool or workload.gpu_product:
             other = "pool" if workload.pool else "gpu_product"
             raise InputError(f"{path}.gpu", f"{other} is given too", "use one of the two")
-        return matching.require_pools(strategy, pools, workload.gpu, workload.slice, f"{path}.gpu")
+        return matching.require_pools(pools, workload.gpu, workload.slice, f"{path}.gpu")
     if workload.pool:
         selected = [pool for pool in pools if pool.name == workload.pool]
         if not selected:
@@ -90,10 +89,10 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
             raise InputError(f"{path}.pool", fact, listing((pool.name for pool in pools), workload.pool))
         return selected
     if workload.gpu_product:
-        selected = [pool for pool in pools if workload.gpu_product in allocatable.products(strategy, pool)]
+        selected = [pool for pool in pools if workload.gpu_product in allocatable.products(pool)]
         if not selected:
             _check_claimed(pools, workload.gpu_product, path)
-            known = sorted({product for pool in pools for product in allocatable.products(strategy, pool)})
+            known = sorted({product for pool in pools for product in allocatable.products(pool)})
             fact = f"no pool has product {workload.gpu_product!r}"
             raise InputError(f"{path}.gpu_product", fact, listing(known, workload.gpu_product))
         return selected
@@ -112,7 +111,7 @@ def _check_claimed(pools: Sequence[Pool], product: str, path: str) -> None:
         raise InputError(f"{path}.gpu_product", fact, f"pin by pool: {' or '.join(claimed)}")
 
 
-def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload, path: str) -> None:
+def _check_request(candidates: Sequence[Pool], workload: Workload, path: str) -> None:
     names = "pool " + " or ".join(pool.name for pool in candidates)
     if not any(pool.gpus for pool in candidates):
         for key in ("slice", "count"):
@@ -123,16 +122,16 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
         (pool,) = candidates  # it is named: no product selects GPUs allocated by claim
         claims.check(pool, workload, path)
         return
-    mixed = [pool for pool in candidates if allocatable.pool_strategy(strategy, pool) == "mixed"]
+    mixed = [pool for pool in candidates if pool.strategy == "mixed"]
     profiles = [name for pool in mixed for name in pool.layout or {}]
-    name = requested_resource(strategy, candidates, workload)
+    name = requested_resource(candidates, workload)
     if name is None and workload.slice:
         fact = f"{names} offers no slice {workload.slice!r}"
         remedy = listing(profiles, workload.slice) if profiles else "leave it out"
         raise InputError(f"{path}.slice", fact, remedy)
     if name is None:
         raise InputError(f"{path}.slice", f"{names} offers several kinds of slice", listing(profiles))
-    amounts = [allocatable.max_resources(strategy, pool).get(name, 0) for pool in candidates]
+    amounts = [allocatable.max_resources(pool).get(name, 0) for pool in candidates]
     maximum = max(amounts)
     # One such pool is enough: the pod may be scheduled to its nodes, and fails there.
     refusing_pools = [
@@ -152,11 +151,11 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
         raise InputError(f"{path}.count", fact, remedy)
 
 
-def warnings(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> Iterator[str]:
+def warnings(pools: Sequence[Pool], workloads: Sequence[Workload]) -> Iterator[str]:
     """Several slices in a container: CUDA enumerates one [MIG user guide, mig-device-names.html]."""
     for index, work in enumerate(workloads):
-        candidates = matching.pools_of(strategy, pools, work)
-        resource = requested_resource(strategy, candidates, work)
+        candidates = matching.pools_of(pools, work)
+        resource = requested_resource(candidates, work)
         if work.device_count > 1 and any(allocatable.offers_slices(pool, resource) for pool in candidates):
             fact = f"a CUDA process uses one MIG slice, the first of the {work.device_count} in its container"
             remedy = "request 1, with more pods or a larger profile, or start one process for each slice"

@@ -39,11 +39,11 @@ def warnings(env: Environment) -> Iterator[str]:
 
 def _needed(env: Environment) -> dict[str, list[Workload]]:
     """The workloads with GPUs that need each flag; none if the operator upgrades no driver by itself."""
-    strategy, is_ours = env.gpu_operator.mig_strategy, env.ownership.driver == "operator"
+    is_ours = env.ownership.driver == "operator"
     works = [
         work
         for work in (env.workloads if is_ours and env.gpu_operator.upgrade.auto else ())
-        if any(pool.gpus for pool in matching.pools_of(strategy, env.pools, work))
+        if any(pool.gpus for pool in matching.pools_of(env.pools, work))
     ]
     with_empty_dir = [work for work in works if has_empty_dir(work)]
     return {"delete_empty_dir": with_empty_dir, "force": [work for work in works if work.kind == "pod"]}

@@ -9,7 +9,6 @@ from infra.model.base.errors import InputError
 from infra.model.base.quantities import cpu_millis, memory_bytes
 from infra.model.environment import Environment
 from infra.model.pool import allocatable
-from infra.model.pool.allocatable import MigStrategy
 from infra.model.pool.elastic import CPU, MEMORY_GIB
 from infra.model.pool.pool import Pool
 from infra.model.workload import matching
@@ -25,7 +24,7 @@ _UNAVAILABLE_FROM = 4
 
 def workload_pools(env: Environment, work: Workload) -> list[Pool]:
     """Pools on which the workload's pods may be scheduled."""
-    return matching.pools_of(env.gpu_operator.mig_strategy, env.pools, work)
+    return matching.pools_of(env.pools, work)
 
 
 def requests_of(env: Environment, work: Workload) -> dict[str, int]:
@@ -36,7 +35,7 @@ def requests_of(env: Environment, work: Workload) -> dict[str, int]:
     claimed = [name for pool in pools for name in allocatable.claimable(pool)]
     if claimed:
         return {claimed[0] + CLAIM_SUFFIX: work.device_count}
-    resource = matching.requested_resource(env.gpu_operator.mig_strategy, pools, work)
+    resource = matching.requested_resource(pools, work)
     return {allocatable.quota_key(resource): work.device_count} if resource else {}
 
 
@@ -89,7 +88,7 @@ def _check_fits(env: Environment, index: int, work: Workload) -> None:
         pools = [pool for pool in env.pools if not pool.gpus]
     if not pools or any(pool.elastic for pool in pools):
         return
-    fitting = _fitting_pods(env, pools, _requests(env, work))
+    fitting = _fitting_pods(pools, _requests(env, work))
     if fitting is None:
         return
     names, path = " or ".join(pool.name for pool in pools), f"workloads[{index}].{_count_key(work)}"
@@ -126,7 +125,7 @@ def _total_requests(env: Environment, works: Sequence[Workload], pools: Sequence
 
 def fitting_pods(env: Environment, pool: Pool, work: Workload) -> int | None:
     """How many of the workload's pods the pool's nodes hold together; None if its nodes are unknown."""
-    fitting = _fitting_pods(env, [pool], _requests(env, work))
+    fitting = _fitting_pods([pool], _requests(env, work))
     return None if fitting is None else fitting[0]
 
 
@@ -137,16 +136,14 @@ def _count_key(work: Workload) -> str:
     return "parallelism" if isinstance(work, JobWorkload) else "replicas"
 
 
-def _fitting_pods(
-    env: Environment, pools: Sequence[Pool], each: Mapping[str, int]
-) -> tuple[int, Counter[str]] | None:
+def _fitting_pods(pools: Sequence[Pool], each: Mapping[str, int]) -> tuple[int, Counter[str]] | None:
     """How many such pods the pools' nodes hold, and the room of these nodes; None if nodes are unknown.
 
     Of different machines, the one that holds most counts: Karpenter buys what the limit still allows.
     """
     slots, available = 0, Counter[str]()
     for pool in pools:
-        kinds = list(node_kinds(env.gpu_operator.mig_strategy, pool))
+        kinds = list(node_kinds(pool))
         if not kinds:
             return None
         fits = [(count, has) for count, has in kinds if all(has.get(key, 0) >= each[key] for key in each)]
@@ -161,7 +158,7 @@ def _has_room(env: Environment, work: Workload, extra: int) -> bool:
     True if a pool's nodes are unknown, or the workload runs on any node.
     """
     pools, requests = workload_pools(env, work), _requests(env, work)
-    fitting = _fitting_pods(env, pools, requests)
+    fitting = _fitting_pods(pools, requests)
     if not pools or fitting is None:
         return True
     peers = [item for item in env.workloads if (item.namespace, item.name) != (work.namespace, work.name)]
@@ -175,23 +172,23 @@ def _requests(env: Environment, work: Workload) -> dict[str, int]:
     return {**base, **requests_of(env, work)}
 
 
-def node_kinds(strategy: MigStrategy, pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
+def node_kinds(pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
     """For each machine of the pool: how many nodes of it the pool may have, and what one has for pods.
 
     Never all cores and all memory: the kubelet and DaemonSets have a part. Those of own hosts are unknown.
     """
     if pool.hosts:
         size = dict.fromkeys((CPU, MEMORY_GIB), _UNKNOWN)
-        offered = allocatable.resources(strategy, pool, pool.gpu_count)
+        offered = allocatable.resources(pool, pool.gpu_count)
         yield len(pool.hosts), size | {allocatable.quota_key(key): number for key, number in offered.items()}
         return
     for machine in pool.machines or [item for item in (pool.node_machine,) if item]:
         count = pool.nodes
         if pool.elastic:  # each capacity type has the whole limit
-            count = allocatable.max_nodes(strategy, pool, machine) * len(pool.capacity)
+            count = allocatable.max_nodes(pool, machine) * len(pool.capacity)
         if count is not None:
             size = {CPU: machine.vcpu * 1000 - 1, MEMORY_GIB: machine.memory * 2**30 - 1}
-            for key, number in allocatable.resources(strategy, pool, machine.gpus).items():
+            for key, number in allocatable.resources(pool, machine.gpus).items():
                 size[allocatable.quota_key(key)] = number
             yield (
                 count,

@@ -192,16 +192,15 @@ def check(env: Environment) -> None:
 
 def _check_pod(env: Environment, work: Workload, path: str) -> None:
     """Not checked if the machine of a pool is not known."""
-    strategy = env.gpu_operator.mig_strategy
-    pools = matching.pools_of(strategy, env.pools, work) or list(env.pools)
+    pools = matching.pools_of(env.pools, work) or list(env.pools)
     if not all(node_machines(env, pool) for pool in pools):
         return
-    name = matching.requested_resource(strategy, pools, work) if work.selects_pools else None
+    name = matching.requested_resource(pools, work) if work.selects_pools else None
     candidates = [
         (free_resources(env, pool, machine), machine)
         for pool in pools
         for machine in node_machines(env, pool)
-        if not name or resources(strategy, pool, machine.gpus).get(name, 0) >= work.device_count
+        if not name or resources(pool, machine.gpus).get(name, 0) >= work.device_count
     ]
     if not candidates or any(free.fits(work) for free, _ in candidates):
         return
@@ -223,7 +222,7 @@ def warnings(env: Environment) -> Iterator[str]:
     """Pools with nodes that offer more shares or slices than they have room for pods."""
     for index, pool in enumerate(env.pools):
         for machine in node_machines(env, pool):
-            units = sum(resources(env.strategy(pool), pool, machine.gpus).values())
+            units = sum(resources(pool, machine.gpus).values())
             most, daemons = free_resources(env, pool, machine).pods, len(list(daemon_sets(env, pool)))
             if units > most:
                 fact = (

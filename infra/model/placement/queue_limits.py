@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from infra.model.base.errors import InputError
 from infra.model.placement import quotas
-from infra.model.pool.allocatable import MigStrategy
 from infra.model.pool.pool import Pool
 from infra.model.workload.queues import Queues, Team
 
@@ -33,17 +32,17 @@ Limits = Mapping[str, Mapping[str, Limit]]
 """By pool, in the order of the quota, and by resource; claimed devices under the name of their class."""
 
 
-def limits_of(strategy: MigStrategy, pools: Sequence[Pool], team: Team) -> Limits:
+def limits_of(pools: Sequence[Pool], team: Team) -> Limits:
     """The team's limits of all that its pools offer. Raises InputError, with a path relative to the team."""
     limits: dict[str, dict[str, Limit]] = {}
     for name in team.quota:
         nominal, borrow, lend = (
-            dict(quotas.quota_amounts(strategy, pools, field, name, amounts[name])) if name in amounts else {}
+            dict(quotas.quota_amounts(pools, field, name, amounts[name])) if name in amounts else {}
             for field, amounts in (("quota", team.quota), ("borrow", team.borrow), ("lend", team.lend))
         )
         pool = next(candidate for candidate in pools if candidate.name == name)
         limits[name] = {}
-        for key in quotas.quota_keys(strategy, pool):
+        for key in quotas.quota_keys(pool):
             resource = quotas.counted_resource(key)
             for field, amounts_of_field in (("borrow", borrow), ("lend", lend)):
                 if key in amounts_of_field and key not in nominal:

@@ -13,7 +13,6 @@ from infra.model.placement import fit
 from infra.model.placement.fit import CLAIM_SUFFIX
 from infra.model.platform.scheduling import Namespace
 from infra.model.pool import allocatable
-from infra.model.pool.allocatable import MigStrategy
 from infra.model.pool.elastic import CPU, MEMORY_GIB
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig
@@ -21,44 +20,44 @@ from infra.model.pool.sharing import Mig
 WHOLE_GPU = "gpu"
 
 
-def quota_keys(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
+def quota_keys(pool: Pool) -> tuple[str, ...]:
     """ResourceQuota keys of everything that the pool offers; empty for a pool without GPUs."""
-    extended = [allocatable.quota_key(name) for name in allocatable.gpu_resources(strategy, pool)]
+    extended = [allocatable.quota_key(name) for name in allocatable.gpu_resources(pool)]
     return (*extended, *(device_class + CLAIM_SUFFIX for device_class in allocatable.claimable(pool)))
 
 
-def hard_limits(strategy: MigStrategy, pools: Sequence[Pool], namespace: Namespace) -> dict[str, int]:
+def hard_limits(pools: Sequence[Pool], namespace: Namespace) -> dict[str, int]:
     """The quota by ResourceQuota key, sorted: the sums of the named pools, and 0 for all others.
 
     Raises InputError, with a path relative to the namespace.
     """
-    limits = {key: 0 for pool in pools for key in quota_keys(strategy, pool)}
+    limits = {key: 0 for pool in pools for key in quota_keys(pool)}
     for name, amount in namespace.quota.items():
-        for key, number in quota_amounts(strategy, pools, "quota", name, amount):
+        for key, number in quota_amounts(pools, "quota", name, amount):
             limits[key] += number
-    _check_shared_resources(strategy, pools, namespace)
+    _check_shared_resources(pools, namespace)
     return dict(sorted(limits.items()))
 
 
 def quota_amounts(
-    strategy: MigStrategy, pools: Sequence[Pool], field: str, name: str, amount: int | Mapping[str, int]
+    pools: Sequence[Pool], field: str, name: str, amount: int | Mapping[str, int]
 ) -> Iterator[tuple[str, int]]:
     """ResourceQuota keys and numbers of one pool's entry in ``field``, the key that the errors name."""
     path = f"{field}.{name}"
     pool = next((pool for pool in pools if pool.name == name), None)
     if pool is None:
         raise InputError(path, f"unknown pool {name!r}", listing((pool.name for pool in pools), name))
-    keys = quota_keys(strategy, pool)
+    keys = quota_keys(pool)
     if not keys:
         raise InputError(path, f"pool {name} has no GPU", "leave it out")
     if isinstance(amount, int):
         if len(keys) > 1:
-            kinds = ", ".join(_keys_by_profile(strategy, pool))
+            kinds = ", ".join(_keys_by_profile(pool))
             fact = f"pool {name} offers several kinds of resource"
             raise InputError(path, fact, f"give a number for each: {{{kinds}}}")
         yield keys[0], amount
         return
-    parts = _keys_by_profile(strategy, pool)
+    parts = _keys_by_profile(pool)
     for part, number in amount.items():
         if part not in parts:
             remedy = listing(parts, part) if parts else f"give one number, {field}: {{{name}: {number}}}"
@@ -73,7 +72,7 @@ def counted_resource(key: str) -> str:
     return key.removeprefix("requests.").removesuffix(CLAIM_SUFFIX)
 
 
-def _keys_by_profile(strategy: MigStrategy, pool: Pool) -> dict[str, str]:
+def _keys_by_profile(pool: Pool) -> dict[str, str]:
     """Quota key of each MIG profile, and of ``gpu`` if the nodes have whole GPUs beside slices.
 
     Empty if no resource of the pool is named after a profile.
@@ -82,17 +81,17 @@ def _keys_by_profile(strategy: MigStrategy, pool: Pool) -> dict[str, str]:
     slices = {
         allocatable.shared_name(allocatable.mig_resource(name), share): name for name in pool.layout or {}
     }
-    names = allocatable.gpu_resources(strategy, pool)
+    names = allocatable.gpu_resources(pool)
     if not slices.keys() & set(names):
         return {}
     return {slices.get(name, WHOLE_GPU): allocatable.quota_key(name) for name in names}
 
 
-def _check_shared_resources(strategy: MigStrategy, pools: Sequence[Pool], namespace: Namespace) -> None:
+def _check_shared_resources(pools: Sequence[Pool], namespace: Namespace) -> None:
     """A quota counts resources, not pools: it applies to all pools that offer the same resource."""
     by_key: dict[str, list[str]] = {}
     for pool in pools:
-        for key in quota_keys(strategy, pool):
+        for key in quota_keys(pool):
             by_key.setdefault(key, []).append(pool.name)
     for name in namespace.quota:
         for key, names in by_key.items():
@@ -118,7 +117,7 @@ def check_namespaces(env: Environment) -> None:
         names.add(namespace.name)
         namespaces.check(namespace.name, f"{path}.name")
         try:
-            limits = hard_limits(env.gpu_operator.mig_strategy, env.pools, namespace)
+            limits = hard_limits(env.pools, namespace)
         except InputError as error:
             raise InputError(f"{path}.{error.path}", error.fact, error.remedy) from None
         _check_requests(env, namespace.name, limits, f"{path}.quota")
@@ -126,13 +125,13 @@ def check_namespaces(env: Environment) -> None:
 
 def warnings(env: Environment) -> Iterator[str]:
     """Quotas of more than all nodes offer, if the most nodes of each pool are known."""
-    strategy, totals = env.gpu_operator.mig_strategy, Counter[str]()
+    totals = Counter[str]()
     for pool in env.pools:
-        kinds = tuple(fit.node_kinds(strategy, pool))
-        for key in quota_keys(strategy, pool):
+        kinds = tuple(fit.node_kinds(pool))
+        for key in quota_keys(pool):
             totals[key] += sum(count * offered.get(key, 0) for count, offered in kinds) if kinds else INT32
     for index, space in enumerate(env.namespaces):
-        for key, number in hard_limits(strategy, env.pools, space).items():
+        for key, number in hard_limits(env.pools, space).items():
             if number > totals[key]:
                 fact = (
                     f"{number} {counted_resource(key)}, of which all nodes offer {totals[key]}, limit nothing"
@@ -177,7 +176,7 @@ def check_spare(env: Environment) -> None:
             CPU: min((machine.vcpu for machine in pool.machines), default=0),
             MEMORY_GIB: min((machine.memory for machine in pool.machines), default=0),
         }
-        per_node |= allocatable.resources(env.gpu_operator.mig_strategy, pool, pool.gpu_counts[0])
+        per_node |= allocatable.resources(pool, pool.gpu_counts[0])
         for key, limit in pool.elastic.max.items():
             # Each capacity type has the whole limit.
             if (total := pool.spare * per_node.get(key, 0)) > limit * len(pool.capacity):

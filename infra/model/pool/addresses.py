@@ -18,7 +18,6 @@ from infra.model.aws.network import ExistingNetwork, OwnNetwork
 from infra.model.base.errors import InputError
 from infra.model.gpu.machines import Machine
 from infra.model.pool import allocatable
-from infra.model.pool.allocatable import MigStrategy
 from infra.model.pool.elastic import SURGE
 from infra.model.pool.pool import Pool
 
@@ -64,20 +63,18 @@ def prefix_delegation(pools: Sequence[Pool]) -> bool:
     )
 
 
-def max_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
+def max_nodes(pool: Pool, machine: Machine) -> int:
     """Maximum number of nodes of the pool if all are that machine, also while one is replaced."""
     if pool.elastic is None:
         return (pool.nodes or 0) + (SURGE if pool.by_karpenter else 0)
-    return allocatable.max_nodes(strategy, pool, machine)
+    return allocatable.max_nodes(pool, machine)
 
 
 def _node_addresses(pods: int, blocks: bool) -> int:
     return BLOCK_ADDRESSES * (-(-pods // BLOCK_ADDRESSES) + 1) + 1 if blocks else pods + 1
 
 
-def demand(
-    cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy, full: bool = True
-) -> dict[frozenset[str], int]:
+def demand(cluster: AwsCluster, pools: Sequence[Pool], full: bool = True) -> dict[frozenset[str], int]:
     """Most addresses that nodes may take, by the zones that must have them.
 
     With as many pods as each may hold (``full``), or with their own address only.
@@ -92,32 +89,30 @@ def demand(
     demands = [(all_zones, cluster.system.nodes * addresses(cluster.system.type))]
     for pool in pools:
         max_pods = pool.aws_settings.max_pods
-        most = max(max_nodes(strategy, pool, item) * addresses(item, max_pods) for item in pool.machines)
+        most = max(max_nodes(pool, item) * addresses(item, max_pods) for item in pool.machines)
         demands.append((frozenset(pool.zones) or all_zones, most))
     groups = dict.fromkeys(zones for zones, _ in demands)
     return {zones: sum(count for within, count in demands if within <= zones) for zones in groups}
 
 
-def check(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> None:
+def check(cluster: AwsCluster, pools: Sequence[Pool]) -> None:
     """Refuse a network that is too small for the nodes that the pools may grow to."""
-    for fact in _shortages(cluster, pools, strategy, full=False):
+    for fact in _shortages(cluster, pools, full=False):
         raise InputError("cluster.network.cidr", fact, "use a larger network, or fewer nodes")
 
 
-def warnings(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> Iterator[str]:
+def warnings(cluster: AwsCluster, pools: Sequence[Pool]) -> Iterator[str]:
     """A network that is too small for nodes full of pods: few nodes ever hold as many as they may."""
-    for fact in _shortages(cluster, pools, strategy, full=True):
+    for fact in _shortages(cluster, pools, full=True):
         yield f"cluster.network.cidr: {fact}; use a larger network, fewer nodes, or a smaller max_pods"
 
 
-def _shortages(
-    cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy, full: bool
-) -> Iterator[str]:
+def _shortages(cluster: AwsCluster, pools: Sequence[Pool], full: bool) -> Iterator[str]:
     """Only AWS knows the size of the subnets of an existing VPC: the preflight checks them."""
     if isinstance(cluster.network, ExistingNetwork):
         return
     pairs, subject = subnets(cluster.network), "nodes full of pods" if full else "nodes alone"
-    for zones, required in demand(cluster, pools, strategy, full).items():
+    for zones, required in demand(cluster, pools, full).items():
         networks = [ipaddress.IPv4Network(pair.private) for pair in pairs if pair.zone in zones]
         available = sum(network.num_addresses - RESERVED_BY_EC2 for network in networks)
         if required > available:

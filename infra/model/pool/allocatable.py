@@ -7,7 +7,7 @@ facts; no cluster is queried.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any
 
 from infra.model.base import labels
 from infra.model.gpu.machines import Machine
@@ -15,23 +15,11 @@ from infra.model.pool.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Dra, Exclusive, Mig, Mps, SliceShare, TimeSlicing
 
-MigStrategy = Literal["none", "single", "mixed"]
 _OF_SLICES = (
     *("memory", "multiprocessors", "slices.gi", "slices.ci"),
     *(f"engines.{name}" for name in ("copy", "decoder", "encoder", "jpeg", "ofa")),
 )
 """Labels of a MIG device [k8s-device-plugin, internal/resource/nvml-mig-device.go]."""
-
-
-def pool_strategy(strategy: MigStrategy, pool: Pool) -> MigStrategy:
-    """The MIG strategy of the pool's nodes; ``strategy`` is the operator's.
-
-    A MIG pool may set its own. An MPS pool has ``none`` instead of ``mixed``, with which MPS does not start.
-    Every function here takes the operator's strategy or the pool's own, with the same result.
-    """
-    if isinstance(pool.sharing, Mig) and pool.sharing.strategy:
-        return pool.sharing.strategy
-    return "none" if isinstance(pool.sharing, Mps) and strategy == "mixed" else strategy
 
 
 def mig_resource(profile: str) -> str:
@@ -49,7 +37,7 @@ def quota_key(resource: str) -> str:
     return f"requests.{resource}"
 
 
-def resources(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[str, int]:
+def resources(pool: Pool, gpus: int | None = None) -> dict[str, int]:
     """Extended resources of a node with ``gpus`` GPUs, all above zero, sorted by name.
 
     ``gpus`` may be left out if all nodes of the pool have the same number (ValueError if they may differ). A
@@ -64,16 +52,23 @@ def resources(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dic
     if isinstance(sharing, Mps):
         return {labels.NVIDIA_GPU: gpus * sharing.replicas}
     if isinstance(sharing, Mig):
-        return _slices(pool_strategy(strategy, pool), pool, sharing, gpus)
+        return _slices(pool, sharing, gpus)
     assert isinstance(sharing, Exclusive)
     return {labels.NVIDIA_GPU: gpus}
 
 
-def _slices(strategy: MigStrategy, pool: Pool, sharing: Mig, gpus: int) -> dict[str, int]:
+def summary(pool: Pool) -> dict[str, Any]:
+    """What each node offers; if nodes differ, by their number of GPUs: ``{"1": {...}, ...}``."""
+    if len(pool.gpu_counts) == 1:
+        return dict(resources(pool))
+    return {str(gpus): resources(pool, gpus) for gpus in pool.gpu_counts}
+
+
+def _slices(pool: Pool, sharing: Mig, gpus: int) -> dict[str, int]:
     layout, share = pool.layout or {}, sharing.share
     cut_gpus = gpus if sharing.devices is None else len(sharing.devices)
     per_profile = cut_gpus * (share.replicas if share else 1)
-    if strategy == "single":
+    if pool.strategy == "single":
         return {shared_name(labels.NVIDIA_GPU, share): per_profile * sum(layout.values())}
     result = {shared_name(mig_resource(name), share): per_profile * count for name, count in layout.items()}
     if cut_gpus < gpus:
@@ -81,26 +76,26 @@ def _slices(strategy: MigStrategy, pool: Pool, sharing: Mig, gpus: int) -> dict[
     return dict(sorted(result.items()))
 
 
-def gpu_resources(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
+def gpu_resources(pool: Pool) -> tuple[str, ...]:
     """GPU resources that the pool's nodes may offer, sorted; empty for GPUs allocated by claim."""
-    return tuple(max_resources(strategy, pool))
+    return tuple(max_resources(pool))
 
 
-def max_resources(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
+def max_resources(pool: Pool) -> dict[str, int]:
     """What the pool's largest node offers; other nodes offer the same resources, and less of each."""
-    return resources(strategy, pool, pool.gpu_counts[-1])
+    return resources(pool, pool.gpu_counts[-1])
 
 
-def limit_amounts(strategy: MigStrategy, pool: Pool, machine: Machine) -> dict[str, int]:
+def limit_amounts(pool: Pool, machine: Machine) -> dict[str, int]:
     """What one node of that machine counts against an elastic pool's limits, by limit key."""
     size = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1}
-    return size | resources(strategy, pool, machine.gpus)
+    return size | resources(pool, machine.gpus)
 
 
-def max_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
+def max_nodes(pool: Pool, machine: Machine) -> int:
     """Most nodes of that machine in an elastic pool, within the limits of one capacity type."""
     assert pool.elastic is not None
-    usage = limit_amounts(strategy, pool, machine)
+    usage = limit_amounts(pool, machine)
     return min((limit // usage[key] for key, limit in pool.elastic.max.items() if key in usage), default=0)
 
 
@@ -122,7 +117,7 @@ def claimable(pool: Pool) -> dict[str, int]:
     return {labels.MIG_DEVICE_CLASS: gpus * sum(pool.layout.values())}
 
 
-def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
+def products(pool: Pool) -> tuple[str, ...]:
     """The values that nvidia.com/gpu.product may take on the pool's nodes.
 
     Empty for GPUs allocated by claim: the label is set, but a pod that is pinned by it requests a resource.
@@ -130,7 +125,7 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     if pool.by_claim:
         return ()
     sharing, suffix = pool.sharing, ""
-    if isinstance(sharing, Mig) and pool_strategy(strategy, pool) == "single":
+    if isinstance(sharing, Mig) and pool.strategy == "single":
         suffix = "-MIG-" + next(iter(pool.layout or {})).replace("+", ".")
         suffix += "-SHARED" if sharing.share and not sharing.share.rename else ""
     elif isinstance(sharing, Mps) or (isinstance(sharing, TimeSlicing) and not sharing.rename):
@@ -138,7 +133,7 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     return tuple(gpu.product + suffix for gpu in pool.gpus)
 
 
-def shared_labels(strategy: MigStrategy, pool: Pool) -> dict[str, tuple[str, ...]]:
+def shared_labels(pool: Pool) -> dict[str, tuple[str, ...]]:
     """Labels of discovery that sharing changes, and their values on the shared nodes; none if unknown.
 
     With strategy single they describe the slices; whole GPUs with MIG have 0 replicas [k8s-device-plugin,
@@ -146,7 +141,7 @@ def shared_labels(strategy: MigStrategy, pool: Pool) -> dict[str, tuple[str, ...
     """
     if pool.by_claim or not pool.gpus:
         return {}
-    sharing, strategy, counts = pool.sharing, pool_strategy(strategy, pool), pool.gpu_counts
+    sharing, strategy, counts = pool.sharing, pool.strategy, pool.gpu_counts
     share = sharing.share if isinstance(sharing, Mig) else sharing
     replicas, way = getattr(share, "replicas", 1), "none"
     of_slices: dict[str, tuple[str, ...]] = {}
@@ -159,7 +154,7 @@ def shared_labels(strategy: MigStrategy, pool: Pool) -> dict[str, tuple[str, ...
         replicas = int(sharing.devices is not None and len(sharing.devices) < counts[-1])
     return {
         **of_slices,
-        labels.GPU_PRODUCT: products(strategy, pool),
+        labels.GPU_PRODUCT: products(pool),
         labels.GPU_COUNT: tuple(map(str, counts)),
         "nvidia.com/gpu.replicas": (str(replicas),),
         "nvidia.com/gpu.sharing-strategy": (way,),
@@ -207,13 +202,13 @@ def slice_parts(pool: Pool) -> dict[str, float]:
     return {name: compute[name] / total for name in layout}
 
 
-def unit_parts(strategy: MigStrategy, pool: Pool) -> dict[str, float]:
+def unit_parts(pool: Pool) -> dict[str, float]:
     """Fraction of a GPU (0 to 1) that one unit of each resource is, including slices and their shares."""
     sharing = pool.sharing
     if not pool.gpus:
         return {}
-    if not (isinstance(sharing, Mig) and pool_strategy(strategy, pool) == "mixed"):
-        return {name: 1 / count for name, count in resources(strategy, pool, 1).items()}
+    if not (isinstance(sharing, Mig) and pool.strategy == "mixed"):
+        return {name: 1 / count for name, count in resources(pool, 1).items()}
     share = sharing.share
     shares = share.replicas if share else 1
     fractions = {

@@ -40,7 +40,7 @@ from infra.model.pool.elastic import (
 )
 from infra.model.pool.keys import SelectorKey, TaintKey
 from infra.model.pool.relayout import Relayout, Reset
-from infra.model.pool.sharing import Dra, Exclusive, Mig, Sharing, Trust, check_sharing
+from infra.model.pool.sharing import Dra, Exclusive, Mig, MigStrategy, Mps, Sharing, Trust, check_sharing
 
 
 class Taint(Model):
@@ -119,6 +119,8 @@ class Pool(Model):
     """
 
     _catalogue: Catalogue = PrivateAttr(default_factory=lambda: BUILT_IN)
+    _kind: str = PrivateAttr(default="")
+    _operator_strategy: MigStrategy = PrivateAttr(default="mixed")
 
     @model_validator(mode="after")
     def _check_consistency(self, info: ValidationInfo) -> Pool:
@@ -139,6 +141,10 @@ class Pool(Model):
         check_sharing(self.gpus, self.sharing, self.trust)
         self._check_keys()
         return self
+
+    def resolve(self, kind: str, strategy: MigStrategy) -> None:
+        """Take what the environment decides: the kind of its cluster, and the operator's MIG strategy."""
+        self._kind, self._operator_strategy = kind, strategy
 
     def _check_keys(self) -> None:
         """Taints are unique by key and effect (k8s.io/kubernetes, validateNodeTaints)."""
@@ -201,20 +207,50 @@ class Pool(Model):
 
     @property
     def by_karpenter(self) -> bool:
-        """Whether Karpenter makes its nodes on AWS: elastic pools, and pools with GPUs allocated by claim.
+        """Whether Karpenter makes its nodes: on AWS, elastic pools, and those with GPUs by claim."""
+        return self._kind == "aws" and (self.elastic is not None or self.by_claim)
 
-        Valid for AWS only; ``Environment.by_karpenter`` is valid for every kind of cluster.
-        """
-        return self.elastic is not None or self.by_claim
+    @property
+    def by_autoscaler(self) -> bool:
+        """Whether cluster-autoscaler scales its node group; only on OpenStack."""
+        return self._kind == "openstack" and self.elastic is not None
 
     @property
     def mig_capable(self) -> bool:
         """Whether each GPU model that a node may have supports MIG."""
         return bool(self.gpus) and all(gpu.mig_capable for gpu in self.gpus)
 
-    def has_live_layout(self, cluster: str) -> bool:
+    @property
+    def has_live_layout(self) -> bool:
         """Whether nodes get their MIG layout after they join; Karpenter's nodes start with it."""
-        return self.mig_capable and not (cluster == "aws" and self.by_karpenter)
+        return self.mig_capable and not self.by_karpenter
+
+    @property
+    def strategy(self) -> MigStrategy:
+        """MIG strategy of its nodes: its own, or the operator's; with ``mixed``, MPS does not start."""
+        if isinstance(self.sharing, Mig) and self.sharing.strategy:
+            return self.sharing.strategy
+        operator = self._operator_strategy
+        return "none" if isinstance(self.sharing, Mps) and operator == "mixed" else operator
+
+    @property
+    def has_own_strategy(self) -> bool:
+        """Whether the strategy of its nodes is not the operator's."""
+        return self.strategy != self._operator_strategy
+
+    @property
+    def resets_by(self) -> Reset:
+        """How its GPUs change their MIG mode.
+
+        As declared; else nodes on machines of a cloud reboot, and the GPUs of others are reset.
+        """
+        return self.reset or self.default_reset
+
+    @property
+    def default_reset(self) -> Reset:
+        """A machine that an existing cluster's pool names is a cloud's: the catalogue has no others."""
+        cloud = self._kind in ("aws", "openstack") or (self._kind == "existing" and self.machine is not None)
+        return "reboot" if cloud else "gpu"
 
     @property
     def node_pools(self) -> dict[str, Capacity]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from infra.model.pool.pool import Pool
-from infra.model.pool.relayout import Reset
 
 TIMEOUT_S = 1800
 """Default limit of a change with a reboot. The MIG manager waits up to 5 minutes for each of five kinds of
@@ -24,38 +23,25 @@ _NO_RESET_SINCE = (9, 0)
 """Compute capability of Hopper."""
 
 
-def reset_of(cluster: str, pool: Pool) -> Reset:
-    """As the pool declares; else nodes on machines of a cloud reboot, and the GPUs of others are reset."""
-    return pool.reset or _default_reset(cluster, pool)
-
-
 def can_reset(cluster: str, pool: Pool) -> bool:
     """Whether the pool's simulated nodes can reset their GPUs; never on AWS, even with ``reset: gpu``."""
-    return cluster != "aws" and reset_of(cluster, pool) == "gpu"
+    return cluster != "aws" and pool.resets_by == "gpu"
 
 
-def rebooting_pools(cluster: str, pools: Sequence[Pool]) -> tuple[str, ...]:
+def rebooting_pools(pools: Sequence[Pool]) -> tuple[str, ...]:
     """Names of the pools for which the MIG manager must be allowed to reboot nodes."""
-    return tuple(pool.name for pool in pools if pool.mig_capable and reset_of(cluster, pool) == "reboot")
+    return tuple(pool.name for pool in pools if pool.mig_capable and pool.resets_by == "reboot")
 
 
-def warnings(cluster: str, pools: Sequence[Pool]) -> Iterator[str]:
+def warnings(pools: Sequence[Pool]) -> Iterator[str]:
     """Pools with ``reset: gpu`` if the reset may be refused, or if the nodes may reboot nevertheless."""
-    rebooting = rebooting_pools(cluster, pools)
+    rebooting = rebooting_pools(pools)
     for index, pool in enumerate(pools):
         if pool.reset != "gpu":
             continue
-        if _default_reset(cluster, pool) == "reboot" and any(
-            gpu.compute < _NO_RESET_SINCE for gpu in pool.gpus
-        ):
+        if pool.default_reset == "reboot" and any(gpu.compute < _NO_RESET_SINCE for gpu in pool.gpus):
             fact = "a hypervisor may refuse to reset the GPUs of a virtual machine, and then the layout fails"
             yield f"pools[{index}].reset: {fact}; use reboot, unless its nodes are bare metal"
         if rebooting:
             fact = f"pool {rebooting[0]} allows the MIG manager to reboot nodes, a setting for all pools"
             yield f"pools[{index}].reset: {fact}; nodes of this pool reboot, too, if a reset fails"
-
-
-def _default_reset(cluster: str, pool: Pool) -> Reset:
-    """A machine that an existing cluster's pool names is a cloud's: the catalogue has no others."""
-    cloud = cluster in ("aws", "openstack") or (cluster == "existing" and pool.machine is not None)
-    return "reboot" if cloud else "gpu"

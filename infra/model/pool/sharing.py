@@ -12,6 +12,8 @@ from infra.model.base.errors import InputError
 from infra.model.base.fields import Count, Flag, LabelValue, Model, each_once, option, required
 from infra.model.gpu.models import Gpu
 
+MigStrategy = Literal["none", "single", "mixed"]
+
 
 def _check_replicas(value: Any, remedy: str = "use 2 or more, or sharing: {kind: exclusive}") -> Any:
     if value == 1 and not isinstance(value, bool):

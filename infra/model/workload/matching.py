@@ -11,7 +11,6 @@ from infra.model.gpu.choice import GpuNeed
 from infra.model.gpu.mig import Profile
 from infra.model.gpu.models import Gpu
 from infra.model.pool import allocatable
-from infra.model.pool.allocatable import MigStrategy
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig, Mps
 from infra.model.workload.workload import Workload
@@ -26,12 +25,11 @@ class Match:
     pool: Pool
     resource: str
     models: tuple[Gpu, ...]
-    strategy: MigStrategy
 
     @property
     def products(self) -> tuple[str, ...]:
         """Values of nvidia.com/gpu.product on the nodes that satisfy the need."""
-        all_products = allocatable.products(self.strategy, self.pool)
+        all_products = allocatable.products(self.pool)
         return tuple(
             product for gpu, product in zip(self.pool.gpus, all_products, strict=True) if gpu in self.models
         )
@@ -42,9 +40,7 @@ class Match:
         return len(self.models) == len(self.pool.gpus)
 
 
-def matches(
-    strategy: MigStrategy, pools: Sequence[Pool], need: GpuNeed, slice: str | None = None
-) -> tuple[Match, ...]:
+def matches(pools: Sequence[Pool], need: GpuNeed, slice: str | None = None) -> tuple[Match, ...]:
     """The resources that satisfy the need (only those of ``slice``, if given), in the pools' order.
 
     An elastic pool counts only if all its models satisfy the need: discovery labels the model once a node
@@ -52,64 +48,60 @@ def matches(
     """
     matched = []
     for pool in pools:
-        for resource in _resources(strategy, pool, slice):
-            models = tuple(gpu for gpu in pool.gpus if not list(_unmet(strategy, need, pool, gpu, resource)))
+        for resource in _resources(pool, slice):
+            models = tuple(gpu for gpu in pool.gpus if not list(_unmet(need, pool, gpu, resource)))
             if models and (len(models) == len(pool.gpus) or pool.elastic is None):
-                matched.append(Match(pool, resource, models, strategy))
+                matched.append(Match(pool, resource, models))
     return tuple(matched)
 
 
-def pools_of(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload) -> list[Pool]:
+def pools_of(pools: Sequence[Pool], workload: Workload) -> list[Pool]:
     """Pools that the workload selects by pool, gpu or gpu_product; empty if it sets none of the three."""
     if workload.pool:
         return [pool for pool in pools if pool.name == workload.pool]
     if workload.gpu:
-        return [match.pool for match in matches(strategy, pools, workload.gpu, workload.slice)]
+        return [match.pool for match in matches(pools, workload.gpu, workload.slice)]
     product = workload.gpu_product
-    return [pool for pool in pools if product and product in allocatable.products(strategy, pool)]
+    return [pool for pool in pools if product and product in allocatable.products(pool)]
 
 
-def _resources(strategy: MigStrategy, pool: Pool, slice: str | None) -> list[str]:
-    return [
-        name for name in allocatable.max_resources(strategy, pool) if slice is None or _is_slice(name, slice)
-    ]
+def _resources(pool: Pool, slice: str | None) -> list[str]:
+    return [name for name in allocatable.max_resources(pool) if slice is None or _is_slice(name, slice)]
 
 
-def nearest_match(
-    strategy: MigStrategy, pools: Sequence[Pool], need: GpuNeed, slice: str | None = None
-) -> str | None:
+def nearest_match(pools: Sequence[Pool], need: GpuNeed, slice: str | None = None) -> str | None:
     """The offered resource closest to the need and what it lacks, in words; None if nothing is offered."""
     ranked = []
     for pool in pools:
-        for resource in _resources(strategy, pool, slice):
-            unmet_by_gpu = {gpu: list(_unmet(strategy, need, pool, gpu, resource)) for gpu in pool.gpus}
+        for resource in _resources(pool, slice):
+            unmet_by_gpu = {gpu: list(_unmet(need, pool, gpu, resource)) for gpu in pool.gpus}
             unsuitable = " or ".join(gpu.name for gpu, unmet in unmet_by_gpu.items() if unmet)
             for gpu, unmet in unmet_by_gpu.items():
-                memory = memory_mib(strategy, pool, gpu, resource)
+                memory = memory_mib(pool, gpu, resource)
                 reason = ", ".join(unmet) or f"a new node may have {unsuitable} instead"
                 description = f"{resource} of pool {pool.name} ({gpu.name}): {reason}"
                 ranked.append((-len(unmet), memory, gpu.compute, description))
     return max(ranked, key=lambda entry: entry[:3])[3] if ranked else None
 
 
-def memory_mib(strategy: MigStrategy, pool: Pool, gpu: Gpu, resource: str) -> int:
+def memory_mib(pool: Pool, gpu: Gpu, resource: str) -> int:
     """Memory of one unit of the resource, in MiB; for a slice of unknown memory its share of the GPU's.
 
     With time-slicing it is the whole GPU's: each pod can take all of it, and no pod is guaranteed any.
     """
-    profile = _profile(strategy, pool, gpu, resource)
+    profile = _profile(pool, gpu, resource)
     if profile is not None:
         assert gpu.geometry is not None
         return profile.memory_mib or gpu.memory_mib * profile.memory // gpu.geometry.memory
     return gpu.memory_mib // (pool.sharing.replicas if isinstance(pool.sharing, Mps) else 1)
 
 
-def _profile(strategy: MigStrategy, pool: Pool, gpu: Gpu, resource: str) -> Profile | None:
+def _profile(pool: Pool, gpu: Gpu, resource: str) -> Profile | None:
     """The MIG profile of the resource; None for a whole GPU."""
     if not isinstance(pool.sharing, Mig) or gpu.geometry is None:
         return None
     for name in pool.layout or {}:
-        if allocatable.pool_strategy(strategy, pool) == "single" or _is_slice(resource, name):
+        if pool.strategy == "single" or _is_slice(resource, name):
             return gpu.geometry.profile(name)
     return None
 
@@ -128,27 +120,25 @@ def unmet_needs(need: GpuNeed, gpu: Gpu, memory: int) -> Iterator[str]:
         yield f"family {gpu.family}"
 
 
-def _unmet(strategy: MigStrategy, need: GpuNeed, pool: Pool, gpu: Gpu, resource: str) -> Iterator[str]:
-    yield from unmet_needs(need, gpu, memory_mib(strategy, pool, gpu, resource))
+def _unmet(need: GpuNeed, pool: Pool, gpu: Gpu, resource: str) -> Iterator[str]:
+    yield from unmet_needs(need, gpu, memory_mib(pool, gpu, resource))
     if need.nvlink:
-        if _profile(strategy, pool, gpu, resource) is not None:
+        if _profile(pool, gpu, resource) is not None:
             yield "a MIG slice has no NVLink"
         elif not gpu.nvlink or pool.gpu_counts[0] < 2:
             yield "no NVLink" if not gpu.nvlink else "one GPU alone on its node"
 
 
-def require_pools(
-    strategy: MigStrategy, pools: Sequence[Pool], need: GpuNeed, slice: str | None, path: str
-) -> list[Pool]:
+def require_pools(pools: Sequence[Pool], need: GpuNeed, slice: str | None, path: str) -> list[Pool]:
     """The pools that satisfy the need; InputError if no pool does, or if their resource names differ.
 
     A pod requests one resource name, so it cannot choose between pools that use two names.
     """
-    matched = matches(strategy, pools, need, slice)
+    matched = matches(pools, need, slice)
     if not matched:
         request = f"a slice {slice} with {need.description}" if slice else need.description
         claimed = [pool.name for pool in pools if pool.by_claim]
-        nearest = nearest_match(strategy, pools, need, slice)
+        nearest = nearest_match(pools, need, slice)
         remedy = f"the nearest is {nearest}" if nearest else f"no pool offers {'it' if slice else 'a GPU'}"
         if claimed:
             remedy += f"; to claim GPUs (DRA), set pool: {' or '.join(claimed)}"
@@ -161,15 +151,15 @@ def require_pools(
     return [match.pool for match in matched]
 
 
-def requested_resource(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload) -> str | None:
+def requested_resource(candidates: Sequence[Pool], workload: Workload) -> str | None:
     """The resource that a pod of the workload requests; None if ambiguous or not offered.
 
     If some GPUs are whole, a workload without ``slice`` gets one of those.
     """
     if workload.gpu:
-        offered = {match.resource for match in matches(strategy, candidates, workload.gpu, workload.slice)}
+        offered = {match.resource for match in matches(candidates, workload.gpu, workload.slice)}
         return offered.pop() if len(offered) == 1 else None
-    names = sorted({name for pool in candidates for name in allocatable.gpu_resources(strategy, pool)})
+    names = sorted({name for pool in candidates for name in allocatable.gpu_resources(pool)})
     if workload.slice:
         unshared = allocatable.mig_resource(workload.slice)
         return next((name for name in (unshared, unshared + labels.SHARED) if name in names), None)

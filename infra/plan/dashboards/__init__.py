@@ -75,7 +75,7 @@ def _values(env: Environment) -> dict[str, Any]:
     return {
         **_COMMON,
         "quotas": env.namespaces,
-        "karpenter": any(env.by_karpenter(pool) for pool in env.pools),
+        "karpenter": any(pool.by_karpenter for pool in env.pools),
         "node_groups": any(pool.elastic for pool in env.pools) and env.cluster.kind == "openstack",
         "layouts": env.has_mig_manager and any(pool.layout for pool in env.pools),
         "nvlink": any(gpu.nvlink for pool in env.pools for gpu in pool.gpus),

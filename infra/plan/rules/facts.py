@@ -55,43 +55,37 @@ def _labels(pool: Pool) -> dict[str, str]:
 
 def _units(env: Environment, pool: Pool) -> Iterator[Rule]:
     """GPUs in one unit of each resource and one device of each profile, and units on the largest node."""
-    strategy = env.strategy(pool)
-    for resource, part in allocatable.unit_parts(strategy, pool).items():
+    for resource, part in allocatable.unit_parts(pool).items():
         yield constant(UNIT, part, {**_labels(pool), "resource": label(resource)})
-    for profile, (resource, part) in _devices(env, pool).items():
+    for profile, (resource, part) in _devices(pool).items():
         instance = {"GPU_I_PROFILE": profile} if profile else {}
         yield constant(DEVICE_PART, part, {**_labels(pool), "resource": resource, **instance})
-    for resource, count in allocatable.max_resources(strategy, pool).items():
+    for resource, count in allocatable.max_resources(pool).items():
         yield constant(PER_NODE, count, {"pool": pool.name, "resource": label(resource)})
 
 
-def _devices(env: Environment, pool: Pool) -> dict[str, tuple[str, float]]:
+def _devices(pool: Pool) -> dict[str, tuple[str, float]]:
     """Resource and part of a GPU by MIG profile; the profile of a whole GPU is empty."""
-    sharing, strategy = pool.sharing, env.strategy(pool)
-    parts = allocatable.unit_parts(strategy, pool)
+    sharing, parts = pool.sharing, allocatable.unit_parts(pool)
     if not pool.layout:
         resource = CLAIM if pool.by_claim else label(next(iter(parts)))
         return {"": (resource, 1.0)}
-    result = {
-        name: (_resource(strategy, pool, name), part) for name, part in allocatable.slice_parts(pool).items()
-    }
+    result = {name: (_resource(pool, name), part) for name, part in allocatable.slice_parts(pool).items()}
     if isinstance(sharing, Mig) and sharing.devices is not None and NVIDIA_GPU in parts:
         result[""] = (label(NVIDIA_GPU), 1.0)
     return result
 
 
-def _resource(strategy: allocatable.MigStrategy, pool: Pool, profile: str) -> str:
+def _resource(pool: Pool, profile: str) -> str:
     if not isinstance(pool.sharing, Mig):
         return CLAIM
-    base = allocatable.mig_resource(profile) if strategy == "mixed" else NVIDIA_GPU
+    base = allocatable.mig_resource(profile) if pool.strategy == "mixed" else NVIDIA_GPU
     return label(allocatable.shared_name(base, pool.sharing.share))
 
 
 def _nodes(env: Environment, pool: Pool) -> Iterator[Rule]:
     """GPUs and resources that each node should have; by a label if nodes differ."""
-    resources_by_gpus = {
-        gpus: allocatable.resources(env.strategy(pool), pool, gpus) for gpus in pool.gpu_counts
-    }
+    resources_by_gpus = {gpus: allocatable.resources(pool, gpus) for gpus in pool.gpu_counts}
     pool_label = {"pool": pool.name}
     yield record(NODE_GPUS, _per_node(pool, {gpus: gpus for gpus in resources_by_gpus}), pool_label)
     for resource in resources_by_gpus[pool.gpu_counts[-1]]:
@@ -130,7 +124,7 @@ def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
         yield constant(MAX_NODES, pool.max_nodes, labels)
     if pool.elastic is None or not isinstance(env.cluster, AwsCluster) or not pool.machines:
         return
-    amounts = [allocatable.limit_amounts(env.strategy(pool), pool, machine) for machine in pool.machines]
+    amounts = [allocatable.limit_amounts(pool, machine) for machine in pool.machines]
     for name in pool.node_pools:
         for key in pool.elastic.max:
             size = min(amount.get(key, 0) for amount in amounts)

@@ -178,7 +178,7 @@ def reservations_of(env: Environment, pool: Pool) -> Iterator[Reservation]:
     if not pool.by_karpenter or "reserved" not in pool.capacity:
         return
     machine = pool.machines[0]
-    total = addresses.max_nodes(env.strategy(pool), pool, machine)
+    total = addresses.max_nodes(pool, machine)
     for id in sorted(pool.aws_settings.reservations):
         yield Reservation(
             id=id, machine=machine.name, zone=node_groups.zones(env, pool)[0], total=total, left=total

@@ -197,10 +197,7 @@ def test_no_mix_of_machines_within_the_limits_has_more_vcpus(limits: dict[str, i
     pool = {"name": "l4", "gpu": {"models": ["L4"], "count": 1}, "elastic": {"max": limits}}
     env = parse(small(pool))
     (bought,) = [one for one in purchases(env) if one.pool.name == "l4"]
-    sizes = [
-        (machine.vcpu, limit_amounts(env.strategy(bought.pool), bought.pool, machine))
-        for machine in bought.machines
-    ]
+    sizes = [(machine.vcpu, limit_amounts(bought.pool, machine)) for machine in bought.machines]
     ranges = [range(min(limits[key] // each[key] for key in limits) + 1) for _, each in sizes]
     best = max(
         sum(n * vcpu for n, (vcpu, _) in zip(mix, sizes, strict=True))

@@ -108,7 +108,7 @@ def test_the_scheduler_gives_what_there_is_and_says_what_is_missing(site: Any, p
 
 def test_a_quota_counts_devices_by_class(site: Any, planned: Any) -> None:
     site.kubectl("scale", "deployment/train", "--replicas=1")
-    keys = [key for pool in planned.pools for key in quotas.quota_keys(planned.strategy(pool), pool)]
+    keys = [key for pool in planned.pools for key in quotas.quota_keys(pool)]
     spec = {"hard": dict.fromkeys(keys, "1")}
     meta = {"name": "gpus", "namespace": "default"}
     site.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})

@@ -129,11 +129,7 @@ class SyntheticMetrics:
         yield "kube_node_spec_taint", {"node": self.exporters[SICK], **sick}, 1
 
     def _offered(self, pool: Pool) -> dict[str, int]:
-        return (
-            dict(allocatable.resources(self.env.strategy(pool), pool, pool.gpu_counts[0]))
-            if pool.gpus
-            else {}
-        )
+        return dict(allocatable.resources(pool, pool.gpu_counts[0])) if pool.gpus else {}
 
     def _pods(self) -> Iterator[Sample]:
         for name, pool in self.nodes:
@@ -169,7 +165,7 @@ class SyntheticMetrics:
             quota = {"namespace": "science", "resourcequota": "gpus", "resource": "requests.nvidia.com/gpu"}
             yield "kube_resourcequota", {**quota, "type": kind}, value
         for pool in self.env.pools:
-            for name in pool.node_pools if self.env.by_karpenter(pool) else ():
+            for name in pool.node_pools if pool.by_karpenter else ():
                 for kind in ("cpu", "nvidia_com_gpu", "nvidia_com_gpu_shared"):
                     of = {"nodepool": name, "resource_type": kind}
                     yield "karpenter_nodepools_limit", of, 640

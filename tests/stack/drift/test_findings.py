@@ -15,8 +15,9 @@ from gpuform.stack.drift import nodes
 from gpuform.stack.drift.rules import Drift, DriftRules, Finding
 from gpuform.stack.drift.run import step_findings
 from infra.config import parse
+from infra.model.pool import plugin_config
 from infra.plan.gpu_operator import driver_version
-from infra.plan.sharing import config_key, pool_labels, pool_taints
+from infra.plan.sharing import pool_labels, pool_taints
 from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
@@ -46,8 +47,8 @@ def live_nodes() -> dict[str, dict[str, Any]]:
     gpu = {**ours, DRIVER: driver_version(env)}
     mig = {"nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/mig.config.state": "success"}
     labels = {
-        "mig-0": {**gpu, **mig, "gpuform.io/pool": "mig", plugin: config_key(env, env.pools[0])},
-        "t4-0": {**gpu, "gpuform.io/pool": "t4", plugin: config_key(env, env.pools[1])},
+        "mig-0": {**gpu, **mig, "gpuform.io/pool": "mig", plugin: plugin_config.key(env.pools[0])},
+        "t4-0": {**gpu, "gpuform.io/pool": "t4", plugin: plugin_config.key(env.pools[1])},
         "cpu-0": {**ours, "gpuform.io/pool": "cpu"},
     }
     offers = {

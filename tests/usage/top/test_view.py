@@ -135,7 +135,7 @@ def test_a_gpu_is_what_its_slices_are_together(simulated: bool) -> None:
     pods = tuple(pod(f"a/{name}", "n1", mig_3g_20gb=1) for name in ("one", "two"))
     found = only_node(view_of(played, there, *pods, env=env))
     assert (found.requested, found.busy) == (1.0, 0.75)
-    assert allocatable.unit_parts("mixed", env.pools[0]) == {"nvidia.com/mig-3g.20gb": 0.5}
+    assert allocatable.unit_parts(env.pools[0]) == {"nvidia.com/mig-3g.20gb": 0.5}
 
 
 def test_a_real_node_has_the_devices_and_pods_that_dcgm_knows() -> None:

@@ -144,15 +144,14 @@ def _judge_addresses(declared: DeclaredNetwork, aws: Aws) -> Result:
         fact = f"fewer than the control plane's {_RESERVED} are free in {', '.join(too_few)}: {counts}"
         return Result("FAIL", fact, "choose other subnets")
     env = declared.env
-    arguments = declared.cluster, env.pools, env.gpu_operator.mig_strategy
-    for zones, needed in addresses.demand(*arguments, full=False).items():
+    for zones, needed in addresses.demand(declared.cluster, env.pools, full=False).items():
         available = sum(free.get(zone, 0) - _RESERVED for zone in zones)
         if needed > available:
             fact = (
                 f"{available} are free in {', '.join(sorted(zones))}, and nodes alone there may take {needed}"
             )
             return Result("FAIL", fact, "choose larger subnets, or fewer nodes")
-    most = sum(addresses.demand(*arguments).values())
+    most = sum(addresses.demand(declared.cluster, env.pools).values())
     return Result("PASS", f"free: {counts}; nodes full of pods may take {most}")
 
 

@@ -199,10 +199,7 @@ class Purchase:
             return max(self._count(machine) * machine.vcpu for machine in self.machines)
         assert self.pool.elastic is not None
         machines = [machine for machine in self.machines if self._count(machine)]
-        strategy = self.environment.strategy(self.pool)
-        sizes = [
-            (machine.vcpu, allocatable.limit_amounts(strategy, self.pool, machine)) for machine in machines
-        ]
+        sizes = [(machine.vcpu, allocatable.limit_amounts(self.pool, machine)) for machine in machines]
         return min(
             max((limit * vcpu // sizes_of[key] for vcpu, sizes_of in sizes), default=0)
             for key, limit in self.pool.elastic.max.items()
@@ -210,7 +207,7 @@ class Purchase:
 
     def _count(self, machine: Machine) -> int:
         if self.pool.nodes is None:
-            return allocatable.max_nodes(self.environment.strategy(self.pool), self.pool, machine)
+            return allocatable.max_nodes(self.pool, machine)
         return self.pool.nodes + (SURGE if self.pool.by_claim else 0)
 
     def limited_to(self, machines: Sequence[Machine]) -> Purchase:
