@@ -60,11 +60,11 @@ def _uses_class(pool: Resource, node_class: Resource) -> bool:
 
 
 def _group_user_data(group: Resource, resources: Sequence[Resource]) -> str:
-    """User data from the launch template, which has the group's name; rendered documents have it inline."""
+    """User data from the launch template, which has the group's name."""
     for other in resources:
         if other.type == contract.LAUNCH_TEMPLATE and other.name == group.name:
             return base64.b64decode(text(other.props, "userData")).decode()
-    return text(group.props, "user data")
+    return ""
 
 
 RULES = (

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuform.checkout import writable
-from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
 from gpuform.cli.output import AsJson, OnlyStack, Stack, print_warnings, say, show, warn
@@ -21,7 +20,6 @@ from infra.config import price_list
 from infra.inventory import read_keys
 from infra.model.base.prices import PRICE_DATE
 from infra.schema import schema_text
-from lab.toolchain import Toolchain
 
 if TYPE_CHECKING:
     from infra.plan.images import Artifact
@@ -125,18 +123,8 @@ def init(
 def render(
     stack: OnlyStack,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder; created if missing.")],
-    charts: Annotated[
-        bool,
-        typer.Option(
-            "--charts", help="Also check the charts' rendered objects; downloads third-party charts."
-        ),
-    ] = False,
 ) -> None:
-    """Write the resolved environment and every manifest; the output is deterministic.
-
-    The policy pack checks the result. Exit code 1 if a policy above severity low is broken.
-    """
-    from gpuform.stack import policy_check
+    """Write the resolved environment and every manifest; the output is deterministic."""
     from infra.plan.render import render as files
 
     paths = Paths.here()
@@ -152,14 +140,6 @@ def render(
     if others := _other_files(output, rendered):
         origin = "from an earlier rendering or another source"
         say(f"other files in these folders: {len(others)}, {origin}, such as {', '.join(others[:4])}")
-    resources = list(policy_check.rendered_resources(rendered))
-    if charts:
-        resources += _chart_objects(paths, rendered)
-    broken = policy_check.check_resources(resources)
-    for line in policy_check.format_findings(broken):
-        say(line)
-    if any(finding.rule.severity != "low" for finding in broken):
-        raise Failure("policies", f"{len(broken)} broken", "see docs/reference/policies.md")
 
 
 def _other_files(output: Path, rendered: Mapping[str, str]) -> list[str]:
@@ -169,23 +149,6 @@ def _other_files(output: Path, rendered: Mapping[str, str]) -> list[str]:
         str(file.relative_to(output)) for folder in folders for file in folder.iterdir() if file.is_file()
     }
     return sorted(existing - set(rendered))
-
-
-def _chart_objects(paths: Paths, rendered: Mapping[str, str]) -> Iterator[Any]:
-    """Objects of every chart that can be fetched; a line says which charts are not checked."""
-    from gpuform.stack import policy_check
-
-    helm = Toolchain(paths).path("helm")
-    for release in policy_check.rendered_releases(rendered):
-        try:
-            objects = list(
-                policy_check.parse_manifests(policy_check.template_chart(helm, paths.installation, release))
-            )
-        except (OSError, subprocess.SubprocessError):
-            say(f"chart {release['chart']} cannot be fetched: its objects are not checked")
-            continue
-        say(f"chart {release['chart']}: {len(objects)} objects checked")
-        yield from objects
 
 
 def images(stack: Stack = "local", as_json: AsJson = False) -> None:

@@ -14,6 +14,8 @@ from pulumi.runtime import resource
 from pulumi.runtime.mocks import MockCallArgs, MockMonitor, MockResourceArgs, Mocks
 from pulumi.runtime.proto import source_pb2
 
+from policies.rule import Resource
+
 ACCOUNT = "123456789012"
 COMPUTED: Mapping[str, Mapping[str, Any]] = {
     "aws:eks/cluster:Cluster": {
@@ -89,6 +91,13 @@ class Recorder(Mocks):
     def registered(self) -> list[tuple[str, str]]:
         """Type and name of every resource, sorted, independent of the order of registration."""
         return sorted((r.type, r.name) for r in self.resources)
+
+    def judged(self) -> list[Resource]:
+        """The resources as the policies get them."""
+        return [
+            Resource(item.type, item.name, item.inputs, tuple(item.request.ignoreChanges))
+            for item in self.resources
+        ]
 
     def of(self, type_: str) -> list[Recorded]:
         return sorted((r for r in self.resources if r.type == type_), key=lambda r: r.name)

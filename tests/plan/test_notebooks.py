@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.stack import policy_check as judging
 from gpuform.stack.preview import snapshot
 from infra.config import parse
 from infra.plan import images, notebooks, workloads
-from infra.plan.render import render
 from lab.rehearse import pods
+from policies.pack import RULES
+from policies.rule import judge
 from tests.components.recording import record
 from tests.config.edits import changed
 
@@ -104,13 +104,11 @@ def test_the_culler_may_stop_the_notebooks_that_are_culled_and_nothing_else() ->
 
 
 def test_the_policies_hold_and_find_a_notebook_that_bypasses_its_queue() -> None:
-    files = render(parse(changed(GOOD, *QUEUED)))
-    assert (
-        list(judging.format_findings(judging.check_resources(list(judging.rendered_resources(files))))) == []
-    )
-    files["workloads.yaml"] = files["workloads.yaml"].replace("kueue.x-k8s.io/queue-name", "other")
-    found = judging.check_resources(list(judging.rendered_resources(files)))
-    assert {item.rule.id for item in found} == {"gpu-workload-queued"}
+    judged = record(changed(GOOD, *QUEUED)).judged()
+    assert list(judge(RULES, judged)) == []
+    for item in judged:
+        item.props.get("metadata", {}).get("labels", {}).pop("kueue.x-k8s.io/queue-name", None)
+    assert {item.rule.id for item in judge(RULES, judged)} == {"gpu-workload-queued"}
 
 
 def test_what_kueue_lets_no_update_change_replaces_the_stateful_set() -> None:

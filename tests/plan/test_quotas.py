@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.stack import policy_check as judging
 from infra import versions
 from infra.config import parse
 from infra.facts import EKS_VERSIONS
@@ -15,8 +14,10 @@ from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
 from infra.plan import quotas, scheduler, workloads
 from infra.plan.cost import bill
-from infra.plan.render import render
 from infra.plan.simulated_clouds import aws_nodes as played
+from policies.pack import RULES
+from policies.rule import judge
+from tests.components.recording import record
 from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, COUNTS, SLICED, aws
 from tests.plan.environments import on, pod_spec
 
@@ -309,6 +310,6 @@ def test_the_policies_hold(cluster: str) -> None:
     if cluster == "aws":
         pool = {**SLICED, "spare": 1}
         env = parse({**aws(pool).resolved(), "scheduling": {"packer": True}})
-    judged = list(judging.rendered_resources(render(env)))
+    judged = record(env.resolved()).judged()
     assert "kubernetes:apps/v1:Deployment" in {item.type for item in judged}
-    assert list(judging.format_findings(judging.check_resources(judged))) == []
+    assert [item for item in judge(RULES, judged) if item.rule.severity != "low"] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import copy
 import email
 import tomllib
 from typing import Any
@@ -9,12 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.stack.policy_check import rendered_resources
 from infra.model.environment import Environment
 from infra.plan import node_class, user_data
-from infra.plan.render import render
 from policies import guarded
 from policies.rule import Resource, judge
+from tests.components.recording import record
 from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
@@ -55,16 +56,23 @@ def test_al2023_closes_the_toolkit_before_it_pulls_images() -> None:
 def test_the_policy_finds_containers_that_see_gpus_without_a_request(name: str) -> None:
     """On every node with GPUs and a toolkit of its own, whoever creates the node."""
     env = TABLE[name]
-    judged = list(rendered_resources(render(env)))
+    judged = record(env.resolved()).judged()
     assert list(judge(guarded.RULES, judged)) == []
-    found = [entry.resource.name for entry in judge(guarded.RULES, [_open(item) for item in judged])]
-    assert found == [pool.name for pool in env.pools if pool.gpus and pool.image.family == "AL2023"]
+    found = judge(guarded.RULES, [_open(item) for item in judged])
+    with_gpus = [pool.name for pool in env.pools if pool.gpus and pool.image.family == "AL2023"]
+    assert sorted(entry.resource.name.rpartition("-")[2] for entry in found) == with_gpus
 
 
 def _open(resource: Resource) -> Resource:
     """The resource without the part of its user data that closes the setting."""
-    text = yaml.safe_dump(dict(resource.props), width=10**6)
-    return Resource(resource.type, resource.name, yaml.safe_load(text.replace("unprivileged=false", "")))
+    closing = "unprivileged=false"
+    props: Any = copy.deepcopy(resource.props)
+    if encoded := props.get("userData"):
+        text = base64.b64decode(encoded).decode()
+        props["userData"] = base64.b64encode(text.replace(closing, "").encode()).decode()
+    elif "userData" in props.get("spec", {}):
+        props["spec"]["userData"] = props["spec"]["userData"].replace(closing, "")
+    return Resource(resource.type, resource.name, props)
 
 
 @pytest.mark.parametrize(
