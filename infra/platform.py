@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import pulumi
 
@@ -27,28 +27,10 @@ from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.pool import allocatable, reset
 from infra.model.pool.pool import Pool
-from infra.plan import (
-    device_plugin,
-    dra,
-    gpu_operator,
-    health,
-    kserve,
-    mig_parted,
-    monitoring,
-    notebooks,
-    pool_keeper,
-    quotas,
-    readiness_gate,
-    scaling,
-    scheduler,
-    sharing,
-)
-from infra.plan import queues as kueue
-from infra.plan.charts import ChartRelease
+from infra.plan import device_plugin, mig_parted, parts, pool_keeper, sharing
 from infra.plan.karpenter import node_overlays, node_pools
 from infra.plan.node_class import ec2_node_class, node_role
-from infra.plan.nodes import simulated_nodes
-from infra.plan.quotas import namespaces as namespaces_of
+from infra.plan.parts import Part
 from infra.plan.startup import startup_change
 from infra.target import Target
 
@@ -61,80 +43,79 @@ def platform(
     ``parent`` is that of every component and ``prefix`` starts its name, for a program with several
     platforms.
     """
+    planned = parts.parts(env)
 
-    def after(*parts: pulumi.Resource) -> pulumi.ResourceOptions:
+    def after(*others: pulumi.Resource) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
             parent=parent,
             providers={"kubernetes": target.provider},
-            depends_on=(*target.ready, *parts),
+            depends_on=(*target.ready, *others),
             deleted_with=target.deleted_with,
         )
 
     def create(
-        kind: type[ManifestsComponent], name: str, manifests: Iterable[Manifest], *parts: pulumi.Resource
-    ) -> pulumi.Resource:
-        return kind(f"{prefix}{name}", ManifestsArgs(manifests=manifests), after(*parts))
+        kind: type[ManifestsComponent], name: str, part: str, *others: pulumi.Resource
+    ) -> list[pulumi.Resource]:
+        if part not in planned:
+            return []
+        return [kind(f"{prefix}{name}", ManifestsArgs(manifests=planned[part].manifests), after(*others))]
 
     def install(
-        kind: type[ReleaseComponent], name: str, release: ChartRelease, *parts: pulumi.Resource
-    ) -> pulumi.Resource:
-        return kind(f"{prefix}{name}", ReleaseArgs(release=release), after(*parts))
+        kind: type[ReleaseComponent], name: str, part: str, *others: pulumi.Resource
+    ) -> list[pulumi.Resource]:
+        if part not in planned:
+            return []
+        return [kind(f"{prefix}{name}", ReleaseArgs(release=planned[part].release), after(*others))]
 
-    namespaces = create(objects.Namespaces, "namespaces", namespaces_of(env))
+    def manifests(part: str) -> tuple[Manifest, ...]:
+        return planned[part].manifests if part in planned else ()
+
+    (namespaces,) = create(objects.Namespaces, "namespaces", "namespaces")
     config_maps = objects.GpuSharingArgs(
         device_plugin=sharing.device_plugin_config_map(env), mig_parted=sharing.mig_parted_config_map(env)
     )
     shared = objects.GpuSharing(f"{prefix}sharing", config_maps, after(namespaces))
     # A node's label names a key of the new ConfigMap, so it changes late: just before the release.
-    pools = NodePools(f"{prefix}pools", _nodes(env, target.kubeconfig), after(shared))
-    if keeper_objects := pool_keeper.manifests(env):
-        # Created after the pools and deleted before them: it would restore the labels that they remove.
-        create(objects.PoolKeeper, "pool-keeper", keeper_objects, namespaces, pools)
+    pools = NodePools(f"{prefix}pools", _nodes(env, target.kubeconfig, manifests("nodes")), after(shared))
+    # Created after the pools and deleted before them: it would restore the labels that they remove.
+    create(objects.PoolKeeper, "pool-keeper", "pool-keeper", namespaces, pools)
     monitored: list[pulumi.Resource] = []
-    if chart := monitoring.release(env):
-        # Its release brings the CRDs of the operands' ServiceMonitor and of every rule.
-        args = MonitoringArgs(
-            release=chart, counters=monitoring.objects_before(env), objects=monitoring.objects_after(env)
-        )
+    if part := planned.get("monitoring"):
+        later = (*manifests("monitoring-rules"), *manifests("dashboards"))
+        args = MonitoringArgs(release=part.release, counters=part.manifests, objects=later)
         monitored.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
-    before_elastic = _operands(env, target.kubeconfig, prefix, after(shared, pools, *monitored))
+    before_elastic = _operands(env, planned, target.kubeconfig, prefix, after(shared, pools, *monitored))
     operator = before_elastic[0] if before_elastic else pools
     layouts = MigLayouts(f"{prefix}mig", _mig_layouts(env, target.kubeconfig), after(operator))
-    if exporter := device_plugin.exporter_release(env):
-        install(releases.DcgmExporter, "dcgm-exporter", exporter, operator, *monitored)
-    if gate_objects := readiness_gate.manifests(env):
-        # Created before the pools with nodes that wait for it, and deleted after them.
-        before_elastic.append(create(objects.ReadinessGate, "readiness-gate", gate_objects, operator))
-    ready = [namespaces, layouts, *before_elastic]
-    if claims := dra.release(env):
-        # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
-        ready.append(install(releases.DraDriver, "dra", claims, operator, layouts))
-    if any(pool.by_karpenter for pool in env.pools):
+    install(releases.DcgmExporter, "dcgm-exporter", "dcgm-exporter", operator, *monitored)
+    # Created before the pools with nodes that wait for it, and deleted after them.
+    before_elastic += create(objects.ReadinessGate, "readiness-gate", "readiness-gate", operator)
+    # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
+    claims = install(releases.DraDriver, "dra", "dra-driver", operator, layouts)
+    ready = [namespaces, layouts, *before_elastic, *claims]
+    if "karpenter" in planned:
         ready.append(ElasticPools(f"{prefix}elastic", _elastic(env, target.subnets), after(*before_elastic)))
-    if scheduler_objects := scheduler.manifests(env):
-        ready.append(create(objects.Scheduler, "packer", scheduler_objects, namespaces))
-    if health_objects := health.manifests(env):
-        ready.append(create(objects.HealthLoop, "health", health_objects, namespaces, operator, *monitored))
+    ready += create(objects.Scheduler, "packer", "scheduler", namespaces)
+    ready += create(objects.HealthLoop, "health", "health", namespaces, operator, *monitored)
     queues_component = None
-    if chart := kueue.release(env):
+    if part := planned.get("queues"):
         # Its webhooks must answer before pods are created in the teams' namespaces.
         queues_args = QueuesArgs(
-            release=chart, manifests=kueue.manifests(env), kubeconfig=target.kubeconfig, context=env.context
+            release=part.release,
+            manifests=part.manifests,
+            kubeconfig=target.kubeconfig,
+            context=env.context,
         )
         queues_component = Queues(f"{prefix}queues", queues_args, after(namespaces, pools))
         ready.append(queues_component)
-    scaled_by: list[pulumi.Resource] = []
-    if keda := scaling.release(env):
-        # Its CRDs come before the workloads' objects, and it must run until those are deleted (finalizer).
-        scaled_by.append(install(releases.Scaling, "scaling", keda, namespaces))
+    # Its CRDs come before the workloads' objects, and it must run until those are deleted (finalizer).
+    scaled_by = install(releases.Scaling, "scaling", "scaling", namespaces)
     served_by: list[pulumi.Resource] = []
-    if kserve_releases := kserve.releases(env):
+    if part := planned.get("kserve"):
         # As KEDA: CRDs and webhooks before the workloads' objects, and the finalizers of those after.
-        served_by.append(KServe(f"{prefix}kserve", KServeArgs(releases=kserve_releases), after(namespaces)))
-    if quota_objects := quotas.manifests(env):
-        ready.append(create(objects.Room, "room", quota_objects, *ready))
-    if notebook_objects := notebooks.manifests(env):
-        ready.append(create(objects.Notebooks, "notebooks", notebook_objects, namespaces))
+        served_by.append(KServe(f"{prefix}kserve", KServeArgs(releases=part.releases), after(namespaces)))
+    ready += create(objects.Room, "room", "room", *ready)
+    ready += create(objects.Notebooks, "notebooks", "notebooks", namespaces)
     items = [
         workloads.arguments(env, work, target.kubeconfig, scaled_by, served_by) for work in env.workloads
     ]
@@ -143,31 +124,31 @@ def platform(
 
 
 def _operands(
-    env: Environment, kubeconfig: pulumi.Input[str], prefix: str, opts: pulumi.ResourceOptions
+    env: Environment,
+    planned: Mapping[str, Part],
+    kubeconfig: pulumi.Input[str],
+    prefix: str,
+    opts: pulumi.ResourceOptions,
 ) -> list[pulumi.Resource]:
     """NVIDIA's GPU operator, or its device plugin alone; none if the cluster has its own operator.
 
     Each is an alias of the other, so that a changed mode deletes the old one before the new one is created:
     together they would allocate the same GPUs, under names that both charts use.
     """
-    if env.gpu_operator.mode == "existing":
-        return []
     operator, plugin = f"{prefix}gpu-operator", f"{prefix}device-plugin"
-    if env.gpu_operator.mode == "device_plugin":
+    if part := planned.get("device-plugin"):
         opts.aliases = [pulumi.Alias(name=operator, type_="gpuform:platform:GpuOperator")]
         runtime = device_plugin.runtime_class(env)
-        args = ReleaseArgs(
-            release=device_plugin.release(env), before={"runtime-class": runtime} if runtime else {}
-        )
+        args = ReleaseArgs(release=part.release, before={"runtime-class": runtime} if runtime else {})
         return [releases.DevicePlugin(plugin, args, opts)]
-    opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
-    cluster = {"kubeconfig": kubeconfig, "context": env.context}
-    return [
-        releases.GpuOperator(operator, ReleaseArgs(release=gpu_operator.release(env), cluster=cluster), opts)
-    ]
+    if part := planned.get("gpu-operator"):
+        opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
+        cluster = {"kubeconfig": kubeconfig, "context": env.context}
+        return [releases.GpuOperator(operator, ReleaseArgs(release=part.release, cluster=cluster), opts)]
+    return []
 
 
-def _nodes(env: Environment, kubeconfig: pulumi.Input[str]) -> NodePoolsArgs:
+def _nodes(env: Environment, kubeconfig: pulumi.Input[str], simulated: Sequence[Manifest]) -> NodePoolsArgs:
     """Simulated nodes, and labels and taints of all others; those of Magnum's node groups are waited for."""
     pools = {
         pool.name: PoolNodesArgs(
@@ -185,7 +166,6 @@ def _nodes(env: Environment, kubeconfig: pulumi.Input[str]) -> NodePoolsArgs:
         for pool in env.pools
         if (selector := sharing.node_selector(env, pool))
     }
-    simulated = [node for pool in env.pools for node in simulated_nodes(env, pool)]
     return NodePoolsArgs(pools=pools, simulated=simulated)
 
 

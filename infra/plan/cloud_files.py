@@ -1,4 +1,4 @@
-"""Resources of AWS and OpenStack, beside the platform, as documents for review."""
+"""Resources of AWS and OpenStack, without charts and objects of the cluster, as documents for review."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from typing import Any
 
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
-from infra.plan import eks, iam, karpenter, magnum, magnum_guards, node_class, node_groups, sharing, user_data
-from infra.plan.charts import ChartRelease
-from infra.plan.device_plugin import efa_release
+from infra.plan import eks, iam, magnum, magnum_guards, node_class, node_groups, sharing, user_data
 
 Documents = list[dict[str, Any]]
 
 
 def cloud_documents(env: Environment) -> dict[str, Documents]:
-    """Documents by file name, empty on other clusters; Karpenter and IAM only if a pool uses Karpenter."""
+    """Documents by file name, empty on other clusters; IAM only if a pool uses Karpenter."""
     if env.cluster.kind == "openstack":
         groups = [_magnum_group(env, pool) for pool in env.pools]
         return {"magnum.yaml": [_magnum_cluster(env), *groups]}
@@ -27,17 +25,7 @@ def cloud_documents(env: Environment) -> dict[str, Documents]:
         "network.yaml": [_network(env)],
         "node-groups.yaml": [_node_group(env, pool) for pool in nodes],
     }
-    if efa := efa_release(env):
-        documents["efa-device-plugin.yaml"] = [release_document(efa)]
-    karpenter_pools = [pool for pool in env.pools if pool.by_karpenter]
-    if karpenter_pools:
-        releases = [eks.karpenter_crd_release(env), eks.karpenter_release(env)]
-        charts = [release_document(release) for release in releases]
-        objects: Documents = []
-        for pool in karpenter_pools:
-            objects.append(node_class.ec2_node_class(env, pool, node_class.node_role(env), env.name))
-            objects += [*karpenter.node_overlays(env, pool), *karpenter.node_pools(env, pool)]
-        documents["karpenter.yaml"] = [*charts, *objects]
+    if any(pool.by_karpenter for pool in env.pools):
         documents["iam.yaml"] = _iam_policies()
     return documents
 
@@ -105,8 +93,3 @@ def _magnum_group(env: Environment, pool: Pool) -> dict[str, Any]:
         "nodes": magnum.selector(env, pool),
         "replaced for": sorted(magnum_guards.pool_guard(env, pool).fixed),
     }
-
-
-def release_document(release: ChartRelease) -> dict[str, Any]:
-    """A chart's release, without what it leaves open."""
-    return {key: value for key, value in vars(release).items() if value is not None}

@@ -8,25 +8,9 @@ from typing import Any, Literal, get_args
 
 from infra.model.base.registries import full_name
 from infra.model.environment import Environment
-from infra.plan import (
-    charts,
-    device_plugin,
-    dra,
-    eks,
-    gpu_operator,
-    health,
-    kserve,
-    monitoring,
-    notebooks,
-    pool_keeper,
-    queues,
-    quotas,
-    readiness_gate,
-    scaling,
-    scheduler,
-    workloads,
-)
+from infra.plan import charts, eks
 from infra.plan.charts import ChartRelease
+from infra.plan.parts import parts
 
 Kind = Literal["chart", "add-on", "image"]
 """In the order in which they are listed."""
@@ -77,25 +61,12 @@ def unused_registries(env: Environment, artifacts: Iterable[Artifact]) -> list[s
 
 def releases(env: Environment) -> list[ChartRelease]:
     """Every Helm release of the environment."""
-    mode = env.gpu_operator.mode
-    planned = [
-        gpu_operator.release(env) if mode == "operator" else None,
-        device_plugin.release(env) if mode == "device_plugin" else None,
-        dra.release(env),
-        monitoring.release(env),
-        device_plugin.exporter_release(env),
-        device_plugin.efa_release(env),
-        queues.release(env),
-        scaling.release(env),
-        *kserve.releases(env),
-    ]
-    if any(pool.by_karpenter for pool in env.pools):
-        planned += [eks.karpenter_crd_release(env), eks.karpenter_release(env)]
-    return [release for release in planned if release is not None]
+    return [release for part in parts(env).values() for release in part.releases]
 
 
 def _all_artifacts(env: Environment) -> Iterator[Artifact]:
-    for release in releases(env):
+    planned = parts(env).values()
+    for release in (release for part in planned for release in part.releases):
         if release.version is not None:  # our own charts, for simulated nodes, are in the checkout
             yield from _release_artifacts(release)
     if env.cluster.kind == "aws":
@@ -104,16 +75,7 @@ def _all_artifacts(env: Environment) -> Iterator[Artifact]:
     for pool in env.pools:
         for image in pool.aws_settings.prepull:
             yield _image(env.image(image), f"prepull of pool {pool.name}")
-    program_manifests = (
-        pool_keeper.manifests(env),
-        readiness_gate.manifests(env),
-        health.manifests(env),
-        scheduler.manifests(env),
-        quotas.manifests(env),
-        notebooks.manifests(env),
-        workloads.manifests(env),
-    )
-    for manifest in (manifest for manifests in program_manifests for manifest in manifests):
+    for manifest in (manifest for part in planned for manifest in part.manifests):
         for image in _container_images(manifest):
             yield _image(image, f"{manifest['kind']} {manifest['metadata']['name']}")
 

@@ -147,11 +147,6 @@ def objects_before(env: Environment) -> tuple[Manifest, ...]:
     return (config_map,) if config_map else ()
 
 
-def objects_after(env: Environment) -> tuple[Manifest, ...]:
-    """Objects of kinds that the release installs, or for its Grafana: rules and dashboards."""
-    return (*_rules(env), *_dashboards(env)) if env.monitoring else ()
-
-
 def rule_groups(env: Environment) -> list[dict[str, Any]]:
     """Rule groups as installed: without alerts if the environment turns them off."""
     assert env.monitoring is not None
@@ -163,14 +158,14 @@ def rule_groups(env: Environment) -> list[dict[str, Any]]:
     return kept_groups
 
 
-def _rules(env: Environment) -> Iterator[Manifest]:
+def rule_objects(env: Environment) -> Iterator[Manifest]:
     """One object per group, so that none exceeds the API server's size limit."""
     for group in rule_groups(env):
         metadata = _metadata(env, group["name"], RELEASE=RELEASE)
         yield manifest("PrometheusRule", metadata, "monitoring.coreos.com/v1", spec={"groups": [group]})
 
 
-def _dashboards(env: Environment) -> Iterator[Manifest]:
+def dashboard_objects(env: Environment) -> Iterator[Manifest]:
     """One ConfigMap per dashboard, which Grafana's sidecar loads and watches."""
     assert env.monitoring is not None
     for name, dashboard in dashboards(env).items() if env.monitoring.dashboards else ():

@@ -12,28 +12,11 @@ from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
 from infra.model.hosts.cluster import HostsCluster
 from infra.model.pool import allocatable
-from infra.plan import (
-    cloud_files,
-    cost,
-    device_plugin,
-    dra,
-    gpu_operator,
-    health,
-    inventory,
-    kserve,
-    monitoring,
-    nodes,
-    notebooks,
-    pool_keeper,
-    queues,
-    quotas,
-    readiness_gate,
-    scaling,
-    scheduler,
-    sharing,
-    workloads,
-)
+from infra.plan import cost, inventory, sharing
 from infra.plan.bill import to_document
+from infra.plan.cloud_files import cloud_documents
+from infra.plan.manifest import Manifest
+from infra.plan.parts import Part, parts
 from infra.strict_yaml import Dumper
 
 
@@ -54,49 +37,18 @@ def render(
         content = inventory.inventory(env, keys or {})
         files["inventory.json"] = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     if env.has_cluster:
-        files |= _platform(env)
+        documents = {f"{part.name}.yaml": _part(part) for part in parts(env).values()}
+        documents |= cloud_documents(env)
+        files |= {name: _documents(contents) for name, contents in documents.items()}
     return dict(sorted(files.items()))
 
 
-def _platform(env: Environment) -> dict[str, str]:
-    mode = env.gpu_operator.mode
-    is_plugin_only = mode == "device_plugin"
-    dra_release = dra.release(env)
-    monitoring_release, exporter_release = monitoring.release(env), device_plugin.exporter_release(env)
-    kueue, keda_release = queues.release(env), scaling.release(env)
-    files = {"namespaces.yaml": _documents(quotas.namespaces(env))}
-    if mode != "existing":
-        release = device_plugin.release(env) if is_plugin_only else gpu_operator.release(env)
-        files[f"{'device-plugin' if is_plugin_only else 'gpu-operator'}.yaml"] = _documents(
-            [cloud_files.release_document(release)]
-        )
-    runtime = device_plugin.runtime_class(env) if is_plugin_only else None
-    monitoring_objects = monitoring.objects_after(env)
-    config_maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
-    documents = {
-        "sharing.yaml": [manifest for manifest in config_maps if manifest],
-        "runtime-class.yaml": [runtime] if runtime else [],
-        "monitoring.yaml": [cloud_files.release_document(monitoring_release), *monitoring.objects_before(env)]
-        if monitoring_release
-        else [],
-        "monitoring-rules.yaml": [item for item in monitoring_objects if item["kind"] == "PrometheusRule"],
-        "dashboards.yaml": [item for item in monitoring_objects if item["kind"] == "ConfigMap"],
-        "dcgm-exporter.yaml": [cloud_files.release_document(exporter_release)] if exporter_release else [],
-        "dra-driver.yaml": [cloud_files.release_document(dra_release)] if dra_release else [],
-        "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
-        "pool-keeper.yaml": list(pool_keeper.manifests(env)),
-        "readiness-gate.yaml": list(readiness_gate.manifests(env)),
-        "health.yaml": list(health.manifests(env)),
-        "scheduler.yaml": list(scheduler.manifests(env)),
-        "queues.yaml": [cloud_files.release_document(kueue), *queues.manifests(env)] if kueue else [],
-        "scaling.yaml": [cloud_files.release_document(keda_release)] if keda_release else [],
-        "kserve.yaml": [cloud_files.release_document(item) for item in kserve.releases(env)],
-        "room.yaml": list(quotas.manifests(env)),
-        "notebooks.yaml": list(notebooks.manifests(env)),
-        "workloads.yaml": list(workloads.manifests(env)),
-        **cloud_files.cloud_documents(env),
-    }
-    return files | {name: _documents(manifests) for name, manifests in documents.items() if manifests}
+def _part(part: Part) -> list[Manifest]:
+    """Its releases, without what they leave open, and its objects."""
+    releases = [
+        {key: value for key, value in vars(release).items() if value is not None} for release in part.releases
+    ]
+    return [*releases, *part.manifests]
 
 
 def _pool(env: Environment, index: int) -> dict[str, Any]:

@@ -6,11 +6,13 @@ from typing import Any
 
 import pulumi
 import pytest
+import yaml
 
 from components.network import ExistingVpc
 from infra.config import parse, price_list
 from infra.model.aws.network import ExistingNetwork
-from infra.plan import cloud_files, cost
+from infra.plan import cost
+from infra.plan.render import render
 from tests.components.aws_stacks import changed, small, stack
 from tests.components.recording import Recorder, record
 
@@ -90,14 +92,14 @@ def test_tags_of_no_subnet_or_of_several_are_refused(ids: list[str], fact: str) 
 )
 def test_what_is_rendered(network: dict[str, Any], ids: list[str]) -> None:
     """Ids that only AWS knows are in braces."""
-    files = cloud_files.cloud_documents(parse(changed(stack("aws-prod"), network=network)))
-    (declared,) = files["network.yaml"]
+    files = render(parse(changed(stack("aws-prod"), network=network)))
+    declared = yaml.safe_load(files["network.yaml"])
     assert declared["vpc"] == VPC
     assert declared["endpoints"] == []
     assert {"cidr", "nat"}.isdisjoint(declared)
     terms = [
         document["spec"]["subnetSelectorTerms"]
-        for document in files["karpenter.yaml"]
+        for document in yaml.safe_load_all(files["karpenter.yaml"])
         if document.get("kind") == "EC2NodeClass"
     ]
     assert terms

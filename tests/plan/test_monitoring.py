@@ -34,10 +34,15 @@ def values(monitored: dict[str, Any]) -> dict[str, Any]:
     return release.values
 
 
+def objects(monitored: dict[str, Any]) -> list[Any]:
+    env = existing(monitored)
+    return [*monitoring.rule_objects(env), *monitoring.dashboard_objects(env)]
+
+
 def test_nothing_of_it_where_it_is_left_out() -> None:
     env = existing(None)
     assert monitoring.release(env) is device_plugin.exporter_release(env) is scraping.config_map(env) is None
-    assert monitoring.objects_before(env) == monitoring.objects_after(env) == ()
+    assert monitoring.objects_before(env) == ()
     assert "dcgmExporter" not in gpu_operator.values(env)
     assert not [name for name in render(env) if "monitoring" in name or "dcgm" in name]
     assert "monitoring" not in {namespace["metadata"]["name"] for namespace in namespaces(env)}
@@ -85,14 +90,14 @@ def test_rules_and_dashboards_are_what_others_plan(monkeypatch: pytest.MonkeyPat
     groups = [{"name": "gpuform.nodes", "rules": [record, alert]}, {"name": "Faults", "rules": [alert]}]
     monkeypatch.setattr(monitoring, "groups", lambda env: groups)
     monkeypatch.setattr(monitoring, "dashboards", lambda env: {"fleet": {"title": "Ü"}})
-    found = {item["metadata"]["name"]: item for item in monitoring.objects_after(existing({}))}
+    found = {item["metadata"]["name"]: item for item in objects({})}
     assert sorted(found) == ["gpuform-dashboard-fleet", "gpuform-faults", "gpuform-nodes"]
     assert found["gpuform-nodes"]["metadata"]["labels"]["release"] == "monitoring"
     assert found["gpuform-nodes"]["spec"]["groups"] == [groups[0]]
     board = found["gpuform-dashboard-fleet"]
     assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(board["data"]["gpuform-fleet.json"]) == {"title": "Ü"}
-    quiet = monitoring.objects_after(existing({"alerts": False, "dashboards": False}))
+    quiet = objects({"alerts": False, "dashboards": False})
     assert [entry["spec"]["groups"][0]["rules"] for entry in quiet] == [[record]]
 
 
