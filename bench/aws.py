@@ -61,7 +61,7 @@ def measure(number: int, folder: Path) -> None:
 
 def main() -> None:
     sizes = [int(arg) for arg in sys.argv[1:]] or [1, 10, 100]
-    program, sdks = import_seconds("import infra.__main__, infra.aws"), import_seconds(SDKS)
+    program, sdks = import_seconds("import infra.__main__, infra.program.aws"), import_seconds(SDKS)
     print(f"import: {program:.2f} s; what it uses of the SDKs alone: {sdks:.2f} s ({program / sdks:.2f}x)")
     print("pools       resources " + " ".join(f"{column:>9}" for column in COLUMNS))
     for number in sizes:

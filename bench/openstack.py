@@ -38,7 +38,7 @@ PREVIEW_COLUMNS = ("resources", "seconds", "CPU", "MiB")
 HALF_PROGRAM = """\
 import pulumi
 
-from infra import openstack
+from infra.program import openstack
 from infra.config import parse
 
 on = openstack.cluster(parse(pulumi.Config("gpuform").require_object("environment")))
@@ -142,7 +142,7 @@ def cli(rounds: int) -> str:
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    program, sdks = import_seconds("import infra.__main__, infra.openstack"), import_seconds(SDKS)
+    program, sdks = import_seconds("import infra.__main__, infra.program.openstack"), import_seconds(SDKS)
     print(f"import: {program:.2f} s; what it uses of the SDKs alone: {sdks:.2f} s ({program / sdks:.2f}x)")
     print(cli(rounds))
     with tempfile.TemporaryDirectory() as folder:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pulumi
 
-from infra import guards, target
 from infra.config import parse
 from infra.inventory import ROOT
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
 from infra.model.pool.allocatable import claimable, summary
-from infra.platform import platform
-from infra.target import Target
+from infra.program import guards, target
+from infra.program.platform import platform
+from infra.program.target import Target
 
 
 def cluster(env: Environment) -> Target | None:
@@ -24,7 +24,7 @@ def cluster(env: Environment) -> Target | None:
     if env.cluster.kind in ("aws", "openstack", "hosts"):
         # Imported here, so that no target loads the SDK of another.
         try:
-            module = import_module(f"infra.{env.cluster.kind}")
+            module = import_module(f"infra.program.{env.cluster.kind}")
         except ModuleNotFoundError as error:
             sdk = str(error.name).replace("_", "-")
             if not sdk.startswith("pulumi-"):

@@ -155,7 +155,7 @@ def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
     """Run the program of ``infra/__main__.py`` on an environment, without an engine."""
     from infra.__main__ import cluster
     from infra.config import parse
-    from infra.platform import platform
+    from infra.program.platform import platform
 
     def program() -> None:
         env = parse(environment)

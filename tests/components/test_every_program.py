@@ -11,8 +11,8 @@ import yaml
 
 from infra.config import parse
 from infra.plan.render import render
-from infra.platform import platform
-from infra.target import Target
+from infra.program.platform import platform
+from infra.program.target import Target
 from policies.pack import RULES
 from policies.rule import judge
 from tests.components import test_hosts_program, test_program, test_workloads

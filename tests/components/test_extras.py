@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 def test_a_missing_sdk_is_named_with_its_extra(
     kind: str, declared: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, f"infra.{kind}", raising=False)
+    monkeypatch.delitem(sys.modules, f"infra.program.{kind}", raising=False)
     monkeypatch.setitem(sys.modules, f"pulumi_{kind}", None)
     with pytest.raises(InputError) as missing:
         cluster(parse(declared))

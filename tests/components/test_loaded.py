@@ -20,7 +20,7 @@ for environment in ({},):
     record(environment)
 names = [name.split(".") for name in sys.modules]
 foreign = ("ansible", "ansible_runner", "botocore", "openstack")
-ours = ("infra.aws", "infra.hosts", "infra.openstack", "components.host_cluster")
+ours = ("infra.program.aws", "infra.program.hosts", "infra.program.openstack", "components.host_cluster")
 found = {{name[0] for name in names if name[0] in foreign}} | {{name for name in ours if name in sys.modules}}
 sdks = ("pulumi_aws", "pulumi_openstack")
 print(*sorted(found | {{name[1] for name in names if name[0] in sdks and len(name) > 2}}))
@@ -31,10 +31,10 @@ print(*sorted(found | {{name[1] for name in names if name[0] in sdks and len(nam
     ("environments", "loaded"),
     [
         ("aws_stacks.stack('local'), test_program.existing()", ""),
-        ("aws_stacks.stack('aws-prod')", "cloudwatch ec2 eks iam infra.aws kms sqs ssm vpc"),
-        ("openstack_stacks.small()", "containerinfra infra.openstack"),
+        ("aws_stacks.stack('aws-prod')", "cloudwatch ec2 eks iam infra.program.aws kms sqs ssm vpc"),
+        ("openstack_stacks.small()", "containerinfra infra.program.openstack"),
         # Ansible runs in the provider's process; the program only declares the run.
-        ("aws_stacks.stack('onprem-dev')", "components.host_cluster infra.hosts"),
+        ("aws_stacks.stack('onprem-dev')", "components.host_cluster infra.program.hosts"),
     ],
 )
 def test_a_target_loads_the_modules_that_it_uses(environments: str, loaded: str) -> None:

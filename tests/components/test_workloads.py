@@ -25,7 +25,7 @@ from infra.config import parse
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.workload.workload import DeploymentWorkload, JobWorkload, PodWorkload
-from infra.workloads import arguments
+from infra.program.workloads import arguments
 from tests.components.recording import record, run
 from tests.plan.aws_environments import TABLE
 

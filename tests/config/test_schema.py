@@ -13,9 +13,10 @@ from annotated_types import Ge, Le, Len, MaxLen, MinLen
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from infra import package_schema, schema
+from infra import schema
 from infra.model.environment import Environment
-from infra.package import provider
+from infra.program import package_schema
+from infra.program.package import provider
 
 pytestmark = pytest.mark.unit
 

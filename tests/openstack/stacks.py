@@ -33,7 +33,7 @@ STACK = "research"
 _PROGRAM = """\
 import pulumi
 
-from infra import openstack
+from infra.program import openstack
 from infra.config import parse
 
 on = openstack.cluster(parse(pulumi.Config("gpuform").require_object("environment")))

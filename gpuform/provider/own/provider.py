@@ -66,7 +66,7 @@ class GpuformProvider(ResourceProvider):
         """Imported when needed: it brings the SDK, and is wired above this package."""
         from pulumi.provider.server import ProviderServicer
 
-        provider = importlib.import_module("infra.package").provider()
+        provider = importlib.import_module("infra.program.package").provider()
         return ProviderServicer(provider, [], self.engine.address)
 
     async def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 PROGRAM = """
 import pulumi
 from infra.config import parse
-from infra.{} import cluster
+from infra.program.{} import cluster
 
 cluster(parse(pulumi.Config("tried").require_object("environment")))
 """

@@ -14,7 +14,6 @@ from components.karpenter import Karpenter, KarpenterArgs
 from components.network import ExistingVpc, ExistingVpcArgs, Network, NetworkArgs
 from components.node_groups import ManagedPool, NodeGroups, NodeGroupsArgs
 from components.releases import EfaDevicePlugin, ReleaseArgs
-from infra import guards
 from infra.model.aws.cluster import AwsCluster
 from infra.model.aws.network import ExistingNetwork
 from infra.model.base import labels
@@ -22,7 +21,8 @@ from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
 from infra.plan import device_plugin, eks, node_class, node_groups, sharing
 from infra.plan.node_groups import cluster_of
-from infra.target import Target
+from infra.program import guards
+from infra.program.target import Target
 
 
 def cluster(env: Environment) -> Target:

@@ -22,7 +22,6 @@ from components.releases import (
     ReleaseComponent,
 )
 from components.workloads import Workloads, WorkloadsArgs
-from infra import workloads
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.pool import allocatable, reset
@@ -32,7 +31,8 @@ from infra.plan.karpenter import node_overlays, node_pools
 from infra.plan.node_class import ec2_node_class, node_role
 from infra.plan.parts import Part
 from infra.plan.startup import startup_change
-from infra.target import Target
+from infra.program import workloads
+from infra.program.target import Target
 
 
 def platform(

@@ -8,11 +8,11 @@ import pulumi
 
 from components.custom_resources import HostConfigurationArgs
 from components.host_cluster import HostCluster, HostClusterArgs
-from infra import guards
 from infra.inventory import ROOT, content_hash, inventory, to_json
 from infra.model.environment import Environment
 from infra.plan.inventory import cluster_of
-from infra.target import Target
+from infra.program import guards
+from infra.program.target import Target
 
 
 def cluster(env: Environment) -> Target | None:

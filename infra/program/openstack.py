@@ -16,11 +16,11 @@ from components.magnum import (
     ReplacementGuards,
     ReplacementGuardsArgs,
 )
-from infra import guards
 from infra.model.environment import Environment
 from infra.plan import magnum, magnum_guards
 from infra.plan.magnum import cluster_of
-from infra.target import Target
+from infra.program import guards
+from infra.program.target import Target
 
 
 def cluster(env: Environment) -> Target:

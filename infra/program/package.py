@@ -15,16 +15,16 @@ from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.server import ComponentInitError
 
 from components.workloads import COMPONENTS
-from infra import target
 from infra.config import parse
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
 from infra.model.pool.allocatable import resources
 from infra.model.workload.workload import Workload
-from infra.package_schema import object_types
-from infra.platform import platform
-from infra.target import Target
-from infra.workloads import arguments
+from infra.program import target
+from infra.program.package_schema import object_types
+from infra.program.platform import platform
+from infra.program.target import Target
+from infra.program.workloads import arguments
 
 PACKAGE = "gpuform"
 
