@@ -27,7 +27,7 @@ import yaml
 
 from gpuform.checkout.paths import Paths
 from infra.config import parse
-from infra.model import labels
+from infra.model.base import labels
 from infra.plan import nodes, queues, quotas, workloads
 from lab.toolchain import Toolchain
 from tests.lab.plane.conftest import OwnControlPlane

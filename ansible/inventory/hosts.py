@@ -16,10 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from infra.model.errors import InputError  # noqa: E402
-
 from infra.config import load  # noqa: E402  (Ansible starts this file from anywhere)
 from infra.inventory import inventory, mark_unsafe, to_json  # noqa: E402
+from infra.model.base.errors import InputError  # noqa: E402
 
 
 def stack_file() -> Path:
