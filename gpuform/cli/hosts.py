@@ -69,8 +69,6 @@ def verify(
 
 
 def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
-    import httpx
-
     from gpuform.hosts import expectations
     from gpuform.stack.cluster_access import declared_kubeconfig
 
@@ -87,19 +85,17 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
     file, context = declared_kubeconfig(env, paths)
     try:
         return expectations.nodes_inventory(env, _nodes(file, context), file, context)
-    except (OSError, httpx.HTTPError, ValueError) as error:
+    except (OSError, ValueError) as error:
         fact = f"cannot be reached ({error or type(error).__name__})"
         raise Failure(f"cluster of {env.name}", fact, f"check {file}") from None
 
 
 def _nodes(kubeconfig: Path, context: str | None) -> list[dict[str, Any]]:
-    from kr8s.objects import Node
+    from gpuform.kubernetes.cluster import Reader
+    from gpuform.kubernetes.kinds import NODE
 
-    from gpuform.kubernetes.kubeconfig_errors import translate_errors
-    from gpuform.kubernetes.session import create_api, list_objects
-
-    with translate_errors():
-        return list_objects(create_api(kubeconfig, context), Node)
+    with Reader(kubeconfig, context) as cluster:
+        return cluster.list_objects(NODE)
 
 
 def _kubectl(paths: Paths) -> Path:

@@ -12,6 +12,7 @@ import httpx
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.kubeconfig import Access
+from gpuform.kubernetes.kubeconfig_errors import error_text
 from gpuform.kubernetes.session import open_session
 
 APPLY = "application/apply-patch+yaml"
@@ -19,6 +20,9 @@ _RETRIED = (429, 500, 502, 503, 504)
 _ATTEMPTS = 4
 _LONGEST_PAUSE_SECONDS = 10.0
 _UNREACHABLE_SECONDS = 10  # no new attempt for this long after a cluster did not answer
+
+
+UNREACHABLE = "configured Kubernetes cluster is unreachable: "
 
 
 class Unreachable(OperationError):
@@ -57,7 +61,7 @@ class Client:
 
     async def _client(self) -> httpx.AsyncClient:
         if self.access.problem:
-            raise Unreachable(f"configured Kubernetes cluster is unreachable: {self.access.problem}")
+            raise Unreachable(f"{UNREACHABLE}{self.access.problem}")
         if self._http is None:
             try:
                 self._http = await open_session(self.access)
@@ -101,8 +105,8 @@ class Client:
         try:
             return await http.request(method, path, params=params, content=content, headers=headers)
         except httpx.TransportError as problem:
-            text = f"{self.access.server}: {str(problem) or type(problem).__name__}"
-            message = f"configured Kubernetes cluster is unreachable: {text}"
+            text = f"{self.access.server}: {error_text(problem)}"
+            message = f"{UNREACHABLE}{text}"
             if isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout):
                 self._unreachable_since = (time.monotonic(), message)
             raise Unreachable(message) from None
@@ -130,7 +134,7 @@ class Client:
 
 
 def _credentials_error(problem: Exception) -> Unreachable:
-    return Unreachable(f"configured Kubernetes cluster is unreachable: no usable credentials: {problem}")
+    return Unreachable(f"{UNREACHABLE}no usable credentials: {problem}")
 
 
 def _pause_seconds(response: httpx.Response, attempt: int) -> float:

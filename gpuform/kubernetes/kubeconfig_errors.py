@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from gpuform.checkout.errors import Failure
 FOLDER = "kubeconfigs"
 """Folder below the state for kubeconfigs that are stack outputs; each lies there only while it is needed."""
 
-_UNAUTHORIZED = 401
 _SERVER_REJECTED = ("unable to get local issuer", "self-signed certificate", "certificate signature failure")
 _CLIENT_REJECTED = (
     "alert certificate expired",
@@ -26,24 +24,6 @@ _CLIENT_REJECTED = (
 )
 """OpenSSL's messages (crypto/x509/x509_txt.c, ssl/ssl_stat.c): the first tuple when we reject the server's
 certificate, the second when the server rejects ours."""
-
-
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Turn kr8s errors into an OSError, which callers also get if a cluster is unreachable.
-
-    Rejected credentials (401) are a PermissionError. httpx errors pass through.
-    """
-    import kr8s
-
-    try:
-        yield
-    except kr8s.ServerError as error:
-        status = error.response.status_code if error.response is not None else 0
-        kind = PermissionError if status == _UNAUTHORIZED else OSError
-        raise kind(f"HTTP {status}: {error}" if status else str(error)) from None
-    except kr8s.APITimeoutError as error:
-        raise OSError(str(error)) from None
 
 
 def rejected_failure(stack: str, kubeconfig: Path, error: Exception) -> Failure | None:

@@ -1,24 +1,16 @@
-"""HTTP sessions that do what a kubeconfig says: identity, impersonation, TLS and proxy.
-
-kr8s uses them too: its own ignore impersonation, token files and most settings of exec plugins.
-"""
+"""HTTP sessions that do what a kubeconfig says: identity, impersonation, TLS and proxy."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 
 from gpuform.kubernetes.credentials import Tokens, create_ssl_context
-from gpuform.kubernetes.kubeconfig import Access, load_access
+from gpuform.kubernetes.kubeconfig import Access
 from infra.model.base.hostnames import is_loopback
-
-if TYPE_CHECKING:
-    import kr8s
 
 _HEADER_NAME = "!#$&'*+^`|"
 """Characters of a header's name beside letters, digits and ``_.-~`` (RFC 9110); all others are escaped."""
@@ -75,41 +67,3 @@ def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
     for key, values in (user.get("as-user-extra") or {}).items():
         name = b"Impersonate-Extra-" + quote(key, safe=_HEADER_NAME).encode()
         yield from ((name, value.encode()) for value in values)
-
-
-def create_api(kubeconfig: Path | str, context: str | None = None) -> kr8s.Api:
-    """Raises InputError for a field that cannot be honoured, OSError for a kubeconfig without a cluster.
-
-    Requests raise OSError, too, if the credentials are unusable.
-    """
-    import kr8s
-
-    access = load_access(kubeconfig, context)
-    # Without credentials: the session has them.
-    server = replace(access, cluster={"server": access.server}, user={})
-    client = kr8s.Api(kubeconfig=server.document, bypass_factory=True)
-
-    async def create_session() -> None:
-        if client._session:
-            await client._session.aclose()
-        client._session = await open_session(access)
-
-    client._create_session = create_session  # type: ignore[method-assign]
-    return client
-
-
-def list_objects(
-    api: kr8s.Api, kind: str | type, namespace: str | None = None, label_selector: str | None = None
-) -> list[dict[str, Any]]:
-    """Objects of a kind, of all namespaces by default. ValueError if the server does not have the kind.
-
-    They are collected in the thread of kr8s: its iterators change threads for each object, 5 ms each time.
-    """
-    import kr8s
-    from kr8s._async_utils import as_sync_func
-
-    async def collect() -> list[Any]:
-        pages = api.async_get(kind, namespace=namespace or kr8s.ALL, label_selector=label_selector, raw=True)
-        return [item async for item in pages]
-
-    return as_sync_func(collect)()

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuform.kubernetes.kubeconfig_errors import translate_errors
+from gpuform.kubernetes.kinds import (
+    CLUSTER_QUEUE,
+    NODE,
+    NODE_POOL,
+    POD,
+    QUEUED,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Kind,
+)
 from gpuform.usage import queues
 from gpuform.usage.queues import QueueStatus
 from infra.model.base import labels
@@ -16,14 +25,8 @@ from infra.model.environment import Environment
 
 Json = Mapping[str, Any]
 
-SLICES = "resourceslices.resource.k8s.io"
-CLAIMS = "resourceclaims.resource.k8s.io"
-SLICES_PATH = "/apis/resource.k8s.io/v1/resourceslices"
-CLAIMS_PATH = "/apis/resource.k8s.io/v1/resourceclaims"
-
 _CLASSES: Mapping[str, str] = {"gpu": labels.GPU_DEVICE_CLASS, "mig": labels.MIG_DEVICE_CLASS}
 """Device class by type of NVIDIA device; the DRA driver has the name of the first class."""
-NODE_POOLS = "nodepools.karpenter.sh"
 
 
 @dataclass(frozen=True)
@@ -64,48 +67,25 @@ class LiveObjects:
 
 
 def fetch_objects(env: Environment, kubeconfig: Path, context: str | None = None) -> LiveObjects:
-    """Fetch nodes, pods and `kinds_to_fetch`.
+    """Fetch nodes, pods and `kinds_to_fetch`; OSError if the cluster does not answer, or refuses."""
+    from gpuform.kubernetes.cluster import Reader
 
-    Raises what httpx raises if the cluster cannot be reached, or an OSError if it refuses.
-    """
-    with translate_errors():
-        return _fetch(env, kubeconfig, context)
-
-
-def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> LiveObjects:
-    from kr8s.objects import Node, Pod
-
-    from gpuform.kubernetes.session import create_api, list_objects
-
-    api = create_api(kubeconfig, context)
-    nodes, pods = list_objects(api, Node), list_objects(api, Pod)
-    fetched_kinds = kinds_to_fetch(env)
-    claims = Claims()
-    if CLAIMS in fetched_kinds:
-        claims = parse_claims(*(list_objects(api, kind) for kind in (SLICES, CLAIMS)))
-    node_pools = tuple(_list_if_served(api, NODE_POOLS)) if NODE_POOLS in fetched_kinds else ()
-    kueue_objects = [_list_if_served(api, kind) for kind in queues.KINDS] if env.queues else [(), ()]
-    return LiveObjects(tuple(nodes), tuple(pods), claims, node_pools, queues.summarise(env, *kueue_objects))
+    with Reader(kubeconfig, context) as cluster:
+        nodes, pods = cluster.list_objects(NODE), cluster.list_objects(POD)
+        others = {kind: cluster.list_objects(kind) for kind in kinds_to_fetch(env)}
+    claims = parse_claims(others.get(RESOURCE_SLICE, ()), others.get(RESOURCE_CLAIM, ()))
+    queued = queues.summarise(env, others.get(CLUSTER_QUEUE, ()), others.get(QUEUED, ()))
+    return LiveObjects(tuple(nodes), tuple(pods), claims, tuple(others.get(NODE_POOL, ())), queued)
 
 
-def kinds_to_fetch(env: Environment) -> tuple[str, ...]:
-    """Kinds to fetch beside nodes and pods: DRA slices and claims; NodePools if Karpenter scales a pool."""
-    found: tuple[str, ...] = ()
+def kinds_to_fetch(env: Environment) -> tuple[Kind, ...]:
+    """Kinds beside nodes and pods: of DRA, of Karpenter if it scales a pool, of Kueue."""
+    found: tuple[Kind, ...] = ()
     if any(pool.by_claim for pool in env.pools):
-        found += (SLICES, CLAIMS)
+        found += (RESOURCE_SLICE, RESOURCE_CLAIM)
     if any(pool.elastic and pool.by_karpenter for pool in env.pools):
-        found += (NODE_POOLS,)
-    return found
-
-
-def _list_if_served(api: Any, kind: str) -> list[dict[str, Any]]:
-    """Empty if the CRD is not installed."""
-    from gpuform.kubernetes.session import list_objects
-
-    try:
-        return list_objects(api, kind)
-    except ValueError:
-        return []
+        found += (NODE_POOL,)
+    return found + ((CLUSTER_QUEUE, QUEUED) if env.queues else ())
 
 
 def _claims_of(pod: Json) -> Iterable[tuple[str, str]]:

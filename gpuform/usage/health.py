@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from infra.model.base import labels
 from infra.model.base.namespaces import HEALTH
 
@@ -67,15 +66,13 @@ class HealthStatus:
 
 
 def fetch_health(kubeconfig: Path, context: str | None = None) -> HealthStatus:
-    """Read nodes and ConfigMaps. Raises httpx errors if the cluster is unreachable, OSError if it refuses."""
-    from kr8s.objects import ConfigMap, Node
+    """Read nodes and ConfigMaps; OSError if the cluster does not answer, or refuses."""
+    from gpuform.kubernetes.cluster import Reader
+    from gpuform.kubernetes.kinds import CONFIG_MAP, NODE
 
-    from gpuform.kubernetes.session import create_api, list_objects
-
-    with translate_errors():
-        api = create_api(kubeconfig, context)
-        nodes = list_objects(api, Node, label_selector=labels.POOL)
-        return parse_health(nodes, list_objects(api, ConfigMap, HEALTH))
+    with Reader(kubeconfig, context) as cluster:
+        nodes = cluster.list_objects(NODE, labelSelector=labels.POOL)
+        return parse_health(nodes, cluster.list_objects(CONFIG_MAP, HEALTH))
 
 
 def parse_health(nodes: Iterable[Json], maps: Iterable[Json]) -> HealthStatus:

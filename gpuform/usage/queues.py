@@ -15,7 +15,6 @@ from infra.model.environment import Environment
 from infra.model.workload.queues import Team
 from infra.plan.queues import flavor_name, flavored_pools
 
-KINDS = ("clusterqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io")
 WAITS_FOR_OTHERS = "others in its queue are first, or wait for the same"
 """Kueue judges the first of a queue, and of several equal ones only one."""
 

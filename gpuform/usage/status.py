@@ -91,7 +91,7 @@ class ClusterStatus:
 
 
 def read_status(env: Environment, kubeconfig: Path, context: str | None = None) -> ClusterStatus:
-    """Read nodes and pods. Raises what httpx raises if the cluster cannot be reached."""
+    """Read nodes and pods; OSError if the cluster does not answer, or refuses."""
     objects = cluster_objects.fetch_objects(env, kubeconfig, context)
     return summarise_status(env, objects.nodes, objects.pods, objects.claims, objects.queues)
 

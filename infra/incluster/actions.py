@@ -17,10 +17,6 @@ CONDITION = "GpuUnhealthy"
 RECORD = "gpuform.io/gpu-health"
 REPAIRED = "gpuform.io/gpu-repaired"
 TICKET = "gpuform.io/ticket"
-NODE_POOL = "karpenter.sh/nodepool"
-CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
-PINNED = ("karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/scale-down-disabled")
-ENDS, LONGEST_DRAIN_S = "karpenter.sh/nodeclaim-termination-timestamp", 900  # as Karpenter's own node repair
 MAX_FAULTS = 64  # recorded on a node
 
 Json = dict[str, Any]
@@ -29,7 +25,7 @@ Json = dict[str, Any]
 def read_node(node: Json, pool: Json, since: float, measured: bool = True) -> Node:
     """The node as a judged value; ``pool`` has what it must offer, unless the node's annotation has it."""
     meta, status = node["metadata"], node.get("status", {})
-    annotations, labels = meta.get("annotations") or {}, meta.get("labels") or {}
+    annotations = meta.get("annotations") or {}
     return Node(
         name=meta["name"],
         uid=meta["uid"],
@@ -39,8 +35,6 @@ def read_node(node: Json, pool: Json, since: float, measured: bool = True) -> No
         record=_parse_record(annotations.get(RECORD)),
         taint=_taint_value(node),
         repaired=annotations.get(REPAIRED),
-        by_karpenter=NODE_POOL in labels,
-        pinned=any(annotations.get(key) == "true" for key in PINNED),
         measured=measured,
     )
 
@@ -87,20 +81,7 @@ class NodeActions:
             self._cluster.change_node(node, {}, _with_taint(node, step.kind))
             return ""
         self._cordon(node, step, now)
-        if step.action == "replace":
-            # By the machine: a node's name is used again, its provider id is not.
-            provider_id = node["spec"].get("providerID")
-            for claim in self._cluster.list_all(CLAIMS, {}) if provider_id else ():
-                if claim.get("status", {}).get("providerID") == provider_id:
-                    name = f"NodeClaim {claim['metadata']['name']}"
-                    if "deletionTimestamp" in claim["metadata"]:  # Karpenter drains the node
-                        return f"{name} is being deleted"
-                    if not claim.get("spec", {}).get("terminationGracePeriod"):  # a pinned pod stays
-                        end = {"metadata": {"annotations": {ENDS: format_time(now + LONGEST_DRAIN_S)}}}
-                        self._cluster.request("PATCH", f"{CLAIMS}/{claim['metadata']['name']}", {}, end)
-                    self._cluster.delete(CLAIMS, claim)
-                    return f"{name} deleted"
-        if step.action in ("ticket", "replace"):
+        if step.action == "ticket":
             pool = node["metadata"]["labels"].get(proof.POOL, "")
             return self._open_ticket(step, pool, now)
         return ""

@@ -5,8 +5,8 @@ node has been without a fault.
 
 A fault is acted on once: it is ``spent`` until it has been gone for the settling time, even across restarts
 of the loop. Faults that came and went while the loop was down are ignored. An action is repeated until it is
-done, also after its fault has ended, which proves no repair; but a node is removed only while a fault that
-requires it is reported. Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
+done, also after its fault has ended, which proves no repair. Part of the health loop's ConfigMap. Standard
+library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from infra.incluster import recovery
 from infra.incluster.model import RANK, Fault, Node, Settings, State, Step
 
-STRENGTH = ("observe", "cordon", "ticket", "replace")
+STRENGTH = ("observe", "cordon", "ticket")
 """Actions, weakest first."""
 
 
@@ -51,14 +51,8 @@ def action_limit(settings: Settings, nodes: Iterable[Node], state: State) -> int
 
 
 def _count_nodes(nodes: Iterable[Node], state: State) -> int:
-    """Number of nodes that the budget is a share of.
-
-    At most those of the first action in the window; of these, nodes that were acted on count although they
-    have left: otherwise each action would change the limit for the next one.
-    """
-    uids = {node.uid for node in nodes} | {action["uid"] for action in state.actions}
-    recorded = [int(action["of"]) for action in state.actions[:1]]
-    return min([len(uids), *recorded])
+    """Number of nodes that the budget is a share of: at most those of the first action in the window."""
+    return min([len({node.uid for node in nodes}), *(int(action["of"]) for action in state.actions[:1])])
 
 
 def decide(
@@ -151,16 +145,10 @@ def _retry_steps(
             continue
         if _is_cordoned(entry, node) and recovery.is_repaired(node):
             continue
-        kind, reason = entry["class"], "retry of an unfinished action"
-        # An earlier node of that name may have had the worst of the faults, this one only the others.
-        chosen = _choose_action(settings, node, kind, kind in {fault.kind for fault in reported})
-        action = min(entry["action"], chosen, key=STRENGTH.index)
-        if _is_too_new(settings, node, action, now):
-            if not _is_cordoned(entry, node):
-                steps.append(Step("cordon", node.name, kind, reported, reason))
-            continue
+        action = min(entry["action"], settings.mode, key=STRENGTH.index)
         faults = reported or tuple(map(Fault.from_id, entry["faults"]))
-        steps.append(Step(action, node.name, kind, faults, reason, entry["at"]))
+        reason = "retry of an unfinished action"
+        steps.append(Step(action, node.name, entry["class"], faults, reason, entry["at"]))
     return steps
 
 
@@ -171,11 +159,6 @@ def _is_cordoned(action: Mapping[str, Any], node: Node) -> bool:
 def _is_same_boot(action: Mapping[str, Any], node: Node) -> bool:
     """Whether the node has not been rebooted since the action; true of actions of earlier versions."""
     return bool(action.get("boot", node.boot_id) == node.boot_id)
-
-
-def _is_too_new(settings: Settings, node: Node, action: str, now: float) -> bool:
-    """Whether the fault may be one of an earlier node of that name: such a node is not removed."""
-    return action == "replace" and now - node.first_seen < settings.settle_s
 
 
 def _new_faults(settings: Settings, state: State, node: Node, faults: list[Fault], now: float) -> list[Fault]:
@@ -198,7 +181,6 @@ def _new_steps(
     if _done_rank(state, node) >= rank:
         state.spent |= {fault.id: node.uid for fault in faults}
         return [Step("note", name, kind, tuple(faults), "the node is already tainted")]
-    action = _choose_action(settings, node, kind, reported=True)
     limit = action_limit(settings, nodes.values(), state)
     if state.breaker is None and len(state.actions) >= limit:
         text = "1 action" if len(state.actions) == 1 else f"{len(state.actions)} actions"
@@ -212,26 +194,13 @@ def _new_steps(
     for entry in state.actions:
         if entry["uid"] == node.uid and not entry["done"]:
             entry |= {"done": True, "over": True, "at": now}  # this one does more
-    entry = {"at": now, "node": name, "uid": node.uid, "boot": node.boot_id, "class": kind, "action": action}
+    entry = {"at": now, "node": name, "uid": node.uid, "boot": node.boot_id, "class": kind}
     ids = [fault.id for fault in faults]
-    # Without those that have left: their successors may be among the nodes by now.
-    node_count = min(len(nodes), _count_nodes(nodes.values(), state))
-    state.actions.append({**entry, "done": False, "over": False, "of": node_count, "faults": ids})
+    node_count = _count_nodes(nodes.values(), state)
+    entry |= {"action": settings.mode, "done": False, "over": False, "of": node_count, "faults": ids}
+    state.actions.append(entry)
     state.spent |= dict.fromkeys(ids, node.uid)
-    if _is_too_new(settings, node, action, now):
-        return [Step("cordon", name, kind, tuple(faults), faults[0].text)]
-    return [Step(action, name, kind, tuple(faults), faults[0].text, now)]
-
-
-def _choose_action(settings: Settings, node: Node, kind: str, reported: bool) -> str:
-    """Only class replace deletes a node: one that needs a reset empties, and its autoscaler removes it.
-
-    ``reported``: whether a fault of that class is reported now; it may be older than a noted repair.
-    """
-    if settings.mode != "replace":
-        return settings.mode
-    removable = node.by_karpenter and not node.pinned and node.repaired is None
-    return "replace" if kind == "replace" and reported and removable else "ticket"
+    return [Step(settings.mode, name, kind, tuple(faults), faults[0].text, now)]
 
 
 def _done_rank(state: State, node: Node) -> int:

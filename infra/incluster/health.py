@@ -1,4 +1,4 @@
-"""The health loop: keeps new pods off nodes with a broken GPU, and has the nodes replaced.
+"""The health loop: keeps new pods off nodes with a broken GPU, and writes tickets.
 
     health.py [--every SECONDS] [--account FOLDER] [--listen HOST:PORT] [--prometheus URL] [--server URL]
               SETTINGS

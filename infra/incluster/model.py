@@ -74,10 +74,6 @@ class Node:
     """Value of our taint; None without it."""
     repaired: str | None = None
     """What a person wrote about its repair; None before that."""
-    by_karpenter: bool = False
-    """Whether Karpenter created it."""
-    pinned: bool = False
-    """Whether an annotation forbids its disruption."""
     measured: bool = True
     """Whether Prometheus has current measurements of all its GPUs."""
 
@@ -110,8 +106,11 @@ class State:
 
     @staticmethod
     def from_json(data: Json) -> State:
-        """From JSON, also of loops that had Magnum replace nodes (``rebuilds``); TypeError for other keys."""
-        return State(**{key: value for key, value in data.items() if key != "rebuilds"})
+        """From JSON, also of earlier loops, which replaced nodes; TypeError for unknown keys."""
+        state = State(**{key: value for key, value in data.items() if key != "rebuilds"})
+        for action in state.actions:
+            action["action"] = "ticket" if action["action"] == "replace" else action["action"]
+        return state
 
     def to_json(self) -> Json:
         return asdict(self)

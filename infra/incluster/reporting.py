@@ -24,7 +24,6 @@ REASONS = {
     "observe": ("Warning", "GpuFaultObserved"),
     "cordon": ("Warning", "GpuNodeCordoned"),
     "ticket": ("Warning", "GpuTicketOpened"),
-    "replace": ("Warning", "GpuNodeReplaced"),
     "withhold": ("Warning", "GpuActionWithheld"),
     "note": ("Warning", "GpuFaultNoted"),
     "restore": ("Normal", "GpuTaintRestored"),

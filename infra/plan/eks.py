@@ -66,7 +66,7 @@ def add_on_settings(env: Environment) -> dict[str, Mapping[str, Any]]:
     settings: dict[str, Mapping[str, Any]] = {}
     if env.prefix_delegation:
         settings[VPC_CNI] = {"env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"}}
-    if env.health is not None and env.health.remediator in ("eks", "karpenter"):
+    if env.health is not None and env.health.repair:
         # The agent's DCGM does not tolerate taints of GPU nodes by default; without it GPU faults go unseen
         # [containers-roadmap issue 2567].
         settings[MONITORING_AGENT] = {"dcgmAgent": {"tolerations": gpu_operator.gpu_tolerations(env)}}
@@ -150,7 +150,7 @@ def karpenter_values(env: Environment) -> Values:
 
 def _feature_gates(env: Environment) -> Values:
     """Feature gates; those of static pools and of repair keep the chart's default (off) unless needed."""
-    repairs = env.health is not None and env.health.remediator == "karpenter"
+    repairs = env.health is not None and env.health.repair == "karpenter"
     reserved = any(pool.by_karpenter and "reserved" in pool.capacity for pool in env.pools)
     return {
         **({"nodeRepair": True} if repairs else {}),

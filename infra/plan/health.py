@@ -2,8 +2,8 @@
 
 Its program is ``infra/incluster/health.py`` and the files beside it, in a ConfigMap named by its content,
 together with its settings. It has a namespace of its own, because it may write ConfigMaps there: its state
-and the tickets. It may list nodes, patch them (unless it only observes), create events, and delete NodeClaims
-if it is to have Karpenter replace nodes; nothing else. It queries Prometheus without credentials.
+and the tickets. It may list nodes, patch them (unless it only observes) and create events; nothing else. It
+queries Prometheus without credentials.
 """
 
 from __future__ import annotations
@@ -87,20 +87,12 @@ def pools(env: Environment) -> dict[str, Any]:
     }
 
 
-def deletes_node_claims(env: Environment) -> bool:
-    """Whether the loop deletes NodeClaims."""
-    replaces = env.health is not None and env.health.mode == "replace"
-    return replaces and any(pool.gpus and pool.by_karpenter for pool in env.pools)
-
-
 def _roles(env: Environment, loop: Program) -> tuple[Manifest, ...]:
-    """Nodes and NodeClaims are cluster-scoped; a rule cannot restrict ``create`` to a ConfigMap's name."""
+    """Nodes are cluster-scoped; a rule cannot restrict ``create`` to a ConfigMap's name."""
     assert env.health is not None
     rules = [rbac_rule("", "nodes", "list")]
     if env.health.changes_nodes:
         rules += [rbac_rule("", "nodes", "patch"), rbac_rule("", "nodes/status", "patch")]
-    if deletes_node_claims(env):
-        rules += [rbac_rule("karpenter.sh", "nodeclaims", "list", "patch", "delete")]
     events = rbac_rule("", "events", "create")
     return (
         *loop.role_and_binding(HEALTH, rules),

@@ -110,9 +110,9 @@ def _joining_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
 def is_repaired(env: Environment, pool: Pool) -> bool:
     """Whether EKS may replace unhealthy nodes of the pool's group.
 
-    Always without GPUs; with GPUs unless the environment has another remediator.
+    Always without GPUs; with GPUs unless the health loop acts, or a person.
     """
-    return not pool.gpus or env.health is None or env.health.remediator == "eks"
+    return not pool.gpus or env.health is None or env.health.repair == "eks"
 
 
 def release_parameter(env: Environment, pool: Pool) -> str | None:

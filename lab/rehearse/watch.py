@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from gpuform.checkout.errors import Failure
+from gpuform.kubernetes.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from gpuform.kubernetes.pods import condition
 from gpuform.usage import queues
-from gpuform.usage.cluster_objects import CLAIMS_PATH, SLICES_PATH, Claims, parse_claims
+from gpuform.usage.cluster_objects import Claims, parse_claims
 from gpuform.usage.nodes import Node, Pod, parse_node, parse_pod
 from gpuform.usage.queues import Change, QueuedWorkload, Transition
 from infra.model.base import labels
@@ -114,7 +115,9 @@ class Watch:
     def _observe(self) -> Snapshot:
         claimed = Claims()
         if self.by_claim:
-            claimed = parse_claims(*(self.cluster.items(path) for path in (SLICES_PATH, CLAIMS_PATH)))
+            claimed = parse_claims(
+                *(self.cluster.items(path) for path in (RESOURCE_SLICE.path(), RESOURCE_CLAIM.path()))
+            )
         parsed = (parse_node(item, claimed) for item in self.cluster.items(NODES))
         nodes = tuple(sorted(parsed, key=lambda node: node.name))
         placed = (parse_pod(item, self.environment, claimed) for item in self.cluster.items(PODS))

@@ -33,7 +33,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
 def test_a_command_starts_without_the_clients_of_clusters_and_clouds() -> None:
     code = "import sys, gpuform.cli.main; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"httpx", "kr8s", "botocore", "openstack", "pulumi"} & set(done.stdout.split())
+    assert not {"httpx", "botocore", "openstack", "pulumi"} & set(done.stdout.split())
 
 
 def test_gpus_as_json_has_profiles_and_prices(run: CliRunner) -> None:

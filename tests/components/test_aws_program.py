@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -154,11 +155,12 @@ def test_a_new_version_reaches_control_plane_add_ons_and_images() -> None:
     assert changed_names == {"aws-dev-cluster", "add-ons-coredns", "node-add-ons-kube-proxy", "system-system"}
 
 
-@pytest.mark.parametrize(("health", "repaired"), [(None, True), ("gpuform", False), ("eks", True)])
-def test_a_group_with_gpus_is_repaired_by_one(health: str | None, repaired: bool) -> None:
-    env = small({"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1})
-    if health:
-        env |= {"monitoring": {}, "health": {"remediator": health}}
+@pytest.mark.parametrize(
+    ("health", "repaired"),
+    [({}, True), ({"health": {"mode": "cordon"}}, False), ({"health": {"repair": "eks"}}, True)],
+)
+def test_a_group_with_gpus_is_repaired_by_one(health: dict[str, Any], repaired: bool) -> None:
+    env = small({"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1}) | {"monitoring": {}, **health}
     groups = {group.name: group.inputs for group in record(env).of(NODE_GROUP)}
     enabled = {name: inputs["nodeRepairConfig"]["enabled"] for name, inputs in groups.items()}
     assert enabled == {"mng-fixed": repaired, "system-system": True}

@@ -59,7 +59,7 @@ PROGRAMS: dict[str, dict[str, Any]] = {
     "local": stack("local"),
     "existing": existing(),
     "plain": PLAIN,
-    "health": {**PLAIN, **MEASURED, "health": {"mode": "replace"}},
+    "health": {**PLAIN, **MEASURED, "health": {"mode": "ticket"}},
     "monitoring": {**PLAIN, "monitoring": {}},
     "monitoring of a device plugin": {**PLAIN, "monitoring": {}, "gpu_operator": {"mode": "device_plugin"}},
     "other counters": {**PLAIN, "monitoring": {"counters": ["DCGM_FI_DEV_PSTATE"]}},

@@ -1,4 +1,4 @@
-"""An API server in memory for the health loop's own client: nodes, NodeClaims, ConfigMaps and events."""
+"""An API server in memory for the health loop's own client: nodes, ConfigMaps and events."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ class FakeCluster(Cluster):
     def __init__(self) -> None:
         self.namespace = "gpuform-health"
         self.nodes_by_name: dict[str, Json] = {}
-        self.claims: dict[str, Json] = {}
         self.maps: dict[str, Json] = {}
         self.events: list[Json] = []
         self.before: Callable[[str, str], None] = lambda method, path: None
         self.after: Callable[[str, str], None] = lambda method, path: None
         self.on_cordon: Callable[[Json, Json], None] = lambda before, node: None
         self.on_lift: Callable[[Json], None] = lambda node: None
-        self.on_delete: Callable[[Json], None] = lambda claim: None
         self.on_write: Callable[[Json], None] = lambda config_map: None
         self._version = itertools.count(1)
 
@@ -79,21 +77,9 @@ class FakeCluster(Cluster):
 
     def _answer(self, method: str, path: list[str], body: Json) -> Json:
         match method, path:
-            case "GET", ["nodes" | "nodeclaims"]:
-                objects = self.nodes_by_name if path[0] == "nodes" else self.claims
-                names = sorted(objects, key=lambda name: name[::-1])  # not by age
-                return {"items": [objects[name] for name in names], "metadata": {}}
-            case "DELETE", ["nodeclaims", name]:
-                claim = self.claims.get(name) or _refuse(NOT_FOUND)
-                if claim["metadata"]["uid"] != body["preconditions"]["uid"]:
-                    _refuse(CONFLICT)
-                self.on_delete(claim)
-                self.claims[name] = mark_deleted(claim)
-                return {}
-            case "PATCH", ["nodeclaims", name]:
-                claim = self.claims[name]
-                self.claims[name] = {**claim, "metadata": {**claim["metadata"], **body["metadata"]}}
-                return {}
+            case "GET", ["nodes"]:
+                names = sorted(self.nodes_by_name, key=lambda name: name[::-1])  # not by age
+                return {"items": [self.nodes_by_name[name] for name in names], "metadata": {}}
             case "PATCH", ["nodes", name]:
                 return self._patch(name, body)
             case "PATCH", ["nodes", name, "status"]:
@@ -138,10 +124,6 @@ class FakeCluster(Cluster):
         self.maps[name] = copy.deepcopy({**body, "metadata": meta})
         self.on_write(self.maps[name])
         return copy.deepcopy(self.maps[name])
-
-
-def mark_deleted(claim: Json) -> Json:
-    return {**claim, "metadata": {**claim["metadata"], "deletionTimestamp": "2027-01-01T00:00:00Z"}}
 
 
 def _refuse(code: int) -> Any:

@@ -9,7 +9,7 @@ from infra.incluster.decisions import Fault, Node, Settings, State, Step
 
 NOW = 1_800_000_000.0
 CORDON = Settings(mode="cordon", budget=0.2, max_actions=None, window_s=3600, settle_s=600)
-REPLACE = dataclasses.replace(CORDON, mode="replace")
+TICKET = dataclasses.replace(CORDON, mode="ticket")
 OBSERVE = dataclasses.replace(CORDON, mode="observe")
 
 
@@ -55,7 +55,7 @@ class FakeLoop:
         if step.at and not only_cordon:
             self.completed.append((now, step))
             self.state = decisions.mark_done(self.state, step.at, step.node, now)
-        if step.action in ("cordon", "ticket", "replace"):
+        if step.action in ("cordon", "ticket"):
             record = {"class": step.kind, "boot": node.boot_id, "faults": [fault.id for fault in step.faults]}
             node = dataclasses.replace(node, record=record, taint=step.kind, repaired=None)
         elif step.action == "lift":

@@ -37,7 +37,7 @@ TAINT = "gpuform.io/gpu-unhealthy"
 
 def environment(**health: Any) -> Environment:
     """Two pools of one GPU per node, one of Karpenter's, and the handling of their faults."""
-    return parse({**PLAIN.resolved(), "monitoring": {}, "health": {"remediator": "gpuform", **health}})
+    return parse({**PLAIN.resolved(), "monitoring": {}, "health": health})
 
 
 class FakePrometheus:

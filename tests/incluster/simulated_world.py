@@ -10,7 +10,7 @@ from typing import Any
 from infra.incluster.actions import RECORD, REPAIRED
 from infra.incluster.health import KEY, RESET, STATE
 from infra.incluster.model import RANK, Fault
-from tests.incluster.fake_cluster import FakeCluster, mark_deleted
+from tests.incluster.fake_cluster import FakeCluster
 
 BURST, FIXED = "burst", "fixed"
 DAY_S, HOUR_S, FADE_S = 86400.0, 3600.0, 600.0
@@ -25,9 +25,6 @@ class Machine:
     """When its fault is no longer reported."""
     boots: int = 0
     xid: str = "79"
-    given_back: bool = False
-    left_at: float = -DAY_S
-    """When the machine that this one replaces was given back (``World._clock_time``)."""
     exporter_down_until: float = 0.0
     """Until when its exporter is down."""
 
@@ -47,14 +44,10 @@ class World:
         """By name of their node."""
         self.reported: dict[str, tuple[Fault, float, str]] = {}
         """Faults by id, until when they are reported, and of which machine."""
-        self.departures: list[tuple[float, str, str]] = []
-        """When the machine with this id leaves, and its node's name."""
-        self.arrivals: list[tuple[float, float]] = []
-        """When a successor joins, and its ``left_at``."""
         self.budget_uses: list[tuple[float, str]] = []
-        """When (``_clock_time``) the loop cordoned or removed the node of this uid."""
-        self.size_history: list[tuple[float, list[float]]] = []
-        """``left_at`` of each machine, at times (``_clock_time``)."""
+        """When (``_clock_time``) the loop cordoned the node of this uid."""
+        self.size_history: list[tuple[float, int]] = []
+        """Number of machines, at times (``_clock_time``)."""
         self.joined_at: dict[str, float] = {}
         """When the node of this uid registered."""
         self.known_since: dict[str, float] = {}
@@ -96,45 +89,31 @@ class World:
     def _chance(self, mean_s: float, step: float) -> bool:
         return self.random.random() < step / mean_s
 
-    def _join(
-        self, pool: str, name: str = "", machine: Machine | None = None, left_at: float = -DAY_S
-    ) -> None:
+    def _join(self, pool: str, name: str = "", machine: Machine | None = None) -> None:
         self.count += 1
         free = [f"{pool}-{number}" for number in range(24) if f"{pool}-{number}" not in self.machines]
         name = name or self.random.choice(free[:4])  # names are soon used again
         if machine is None:  # ids of some begin with the id of another
             ids = [other.id for other in self.machines.values() if other.id.count("/") == 3]
             base = ids[-1] if ids and self.count % 3 == 0 else "aws://"
-            machine = Machine(f"{base}/{self.count}", pool, left_at=left_at)
+            machine = Machine(f"{base}/{self.count}", pool)
         self.machines[name] = machine
         self.cluster.add(name, f"uid-{self.count}", pool, machine.id, pool == BURST)
         self.joined_at[f"uid-{self.count}"] = self.now
-        if pool == BURST and not any(_belongs_to(claim, machine) for claim in self.cluster.claims.values()):
-            meta = {"name": f"claim-{self.count}", "uid": f"claim-{self.count}"}
-            status = {"providerID": machine.id, "nodeName": name}
-            self.cluster.claims[meta["name"]] = {"metadata": meta, "status": status}
         self._record_size()
 
     def _leave(self, name: str) -> None:
         machine = self.machines.pop(name)
         self._forget(self.cluster.nodes_by_name.pop(name))
-        for key, claim in list(self.cluster.claims.items()):
-            unused = all(claim["status"]["providerID"] != other.id for other in self.machines.values())
-            if unused and self.random.random() < 0.1:  # most stay for a while
-                del self.cluster.claims[key]
         self._fade_faults(machine.id, FADE_S)
         self._record_size()
 
     def _record_size(self) -> None:
-        times = [machine.left_at for machine in self.machines.values()]
-        self.size_history = [*self.size_history[-200:], (self._clock_time(), times)]
+        self.size_history = [*self.size_history[-200:], (self._clock_time(), len(self.machines))]
 
     def _reset_budget(self) -> None:
-        """A person has closed the breaker: what was done before does not count, nor do its successors."""
+        """A person has closed the breaker: what was done before does not count."""
         self.budget_uses.clear()
-        self.arrivals = [(time, -DAY_S) for time, _ in self.arrivals]
-        for machine in self.machines.values():
-            machine.left_at = -DAY_S
         self.size_history.clear()
         self._record_size()
 
@@ -191,13 +170,6 @@ class World:
             self._mark_repaired(name)
 
     def _run_others(self, step: float) -> None:
-        for at, machine_id, name in [item for item in self.departures if item[0] <= self.now]:
-            self.departures.remove((at, machine_id, name))
-            if name in self.machines and self.machines[name].id == machine_id:
-                self._leave(name)
-        for at, left_at in [item for item in self.arrivals if item[0] <= self.now]:
-            self.arrivals.remove((at, left_at))
-            self._join(BURST, left_at=left_at)
         self._autoscale(step)
         for name in list(self.machines):
             self._run_people(name, step)
@@ -240,13 +212,6 @@ class World:
                 self._leave(name)
                 if self.random.random() < 0.5:
                     self._join(pool, name)  # at once, under the same name
-        if by_pool[BURST] and self._chance(DAY_S, step):  # the autoscaler's own deletion
-            name = self.random.choice(by_pool[BURST])
-            for key, claim in self.cluster.claims.items():
-                if name in self.machines and _belongs_to(claim, self.machines[name]):
-                    self.cluster.claims[key] = mark_deleted(claim)
-                    self.departures.append((self.now + HOUR_S, self.machines[name].id, name))
-                    self.arrivals.append((self.now + HOUR_S, -DAY_S))
 
     def _run_people(self, name: str, step: float) -> None:
         node = self.cluster.nodes_by_name[name]
@@ -258,9 +223,6 @@ class World:
             self.cluster.touch(name, unschedulable=not node["spec"].get("unschedulable"))
         elif self._chance(4 * DAY_S, step):
             self.cluster.touch(name, taints=[])
-        elif self._chance(8 * DAY_S, step):
-            pinned = node["metadata"]["annotations"].get("karpenter.sh/do-not-disrupt")
-            self.cluster.annotate(name, **{"karpenter.sh/do-not-disrupt": None if pinned else "true"})
         elif self._chance(8 * DAY_S, step):  # its object is deleted, and the kubelet registers again
             self._forget(node)
             self._join(self.machines[name].pool, name, self.machines[name])
@@ -268,7 +230,3 @@ class World:
             self.machines[name].exporter_down_until = self.now + self.random.random() * HOUR_S
         elif self._chance(2 * DAY_S, step) and self.machines[name].broken:
             self._report_fault(name, self.machines[name])
-
-
-def _belongs_to(claim: dict[str, Any], machine: Machine) -> bool:
-    return bool(claim["status"]["providerID"] == machine.id)

@@ -2,7 +2,7 @@
 
 The loop itself runs, with its client on an API server in memory. Requests fail before or after they took
 effect, the loop is killed in the middle of a round, the machine's clock jumps, Prometheus is silent, nodes
-are removed and made under the same names, and people cordon, reboot, repair, pin and resize.
+are removed and made under the same names, and people cordon, reboot, repair and resize.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from infra.incluster import health, reporting
 from infra.incluster.actions import RECORD, TAINT
 from infra.incluster.health import RESET, STATE, Loop
 from infra.incluster.model import Fault
-from tests.incluster.simulated_world import BURST, DAY_S, FADE_S, FIXED, HOUR_S, Machine, World
+from tests.incluster.simulated_world import BURST, DAY_S, FADE_S, FIXED, HOUR_S, World
 
 PATIENCE_S = 3 * HOUR_S
 """Working time of the loop in which an action must be complete."""
@@ -73,7 +73,7 @@ class Simulation(World):
         self.action_due: dict[str, float] = {}
         """By node uid, the working time at which its action must be complete."""
         self.finished: set[str] = set()
-        """Nodes with a ticket, or given back."""
+        """Nodes with a ticket."""
         self.excused: set[str] = set()
         """Nodes that a person takes for repaired."""
         self.stored_finished: set[str] = set()
@@ -87,8 +87,7 @@ class Simulation(World):
         self.working_time = 0.0
         self.failed_round = False
         self.cluster.before, self.cluster.after = self._before, self._after
-        self.cluster.on_cordon, self.cluster.on_delete = self._on_cordon, self._on_delete
-        self.cluster.on_lift = self._on_lift
+        self.cluster.on_cordon, self.cluster.on_lift = self._on_cordon, self._on_lift
         self.cluster.on_write = self._on_write
         self.start()
         for _ in range(6):
@@ -115,7 +114,7 @@ class Simulation(World):
             self._fail()
 
     def _after(self, method: str, path: str) -> None:
-        if method != "GET" and self.random.random() < (0.3 if method == "DELETE" else 0.02):
+        if method != "GET" and self.random.random() < 0.02:
             self._fail()
 
     def _fail(self) -> None:
@@ -127,9 +126,6 @@ class Simulation(World):
 
     # What the loop does
 
-    def _machine(self, node: dict[str, Any]) -> Machine:
-        return self.machines[node["metadata"]["name"]]
-
     def _on_cordon(self, before: dict[str, Any], node: dict[str, Any]) -> None:
         name, uid = node["metadata"]["name"], node["metadata"]["uid"]
         assert self.last_fault.get(name, -DAY_S) >= self.joined_at[uid], f"{uid} was cordoned without a fault"
@@ -137,13 +133,11 @@ class Simulation(World):
         had_no_taint = all(item["key"] != TAINT for item in before["spec"].get("taints") or ())
         same = all(old.get(key) == new[key] for key in ("class", "faults"))
         assert had_no_taint or not same, f"day {self.now / DAY_S:.2f}: the record of {uid} was written again"
-        self._use_budget(uid, "cordoned")
+        self._use_budget(uid)
         self._clear_marks(node)
         self._require_action(uid)
         if self.mode == "cordon":
             self._mark_finished(name)
-        elif self._machine(node).given_back:
-            self._excuse(name)
 
     def _on_lift(self, node: dict[str, Any]) -> None:
         name, uid = node["metadata"]["name"], node["metadata"]["uid"]
@@ -158,22 +152,6 @@ class Simulation(World):
         for uids in (self.finished, self.excused, self.stored_finished, self.repaired):
             uids.discard(node["metadata"]["uid"])
 
-    def _on_delete(self, claim: dict[str, Any]) -> None:
-        machine_id = claim["status"]["providerID"]
-        name = next((name for name, item in self.machines.items() if item.id == machine_id), "")
-        assert name, f"the NodeClaim of {machine_id}, which has left, was deleted"
-        machine = self.machines[name]
-        assert machine.broken == "replace", f"day {self.now / DAY_S:.2f}: {name} is healthy and was removed"
-        assert not machine.given_back, f"{name} was removed twice"
-        assert self.mode == "replace"
-        self._use_budget(self._uid(name), "removed")
-        machine.given_back = True
-        self._mark_finished(name)
-        leave_time = self.now + self.random.choice((60, HOUR_S, 2 * DAY_S))
-        self.departures.append((leave_time, machine_id, name))
-        # Karpenter starts the successor while the pods of the old node still end.
-        self.arrivals.append((self.random.choice((self.now + 60, leave_time)), self._clock_time()))
-
     def _on_write(self, config_map: dict[str, Any]) -> None:
         if "closed" in config_map["data"]:
             return
@@ -187,21 +165,18 @@ class Simulation(World):
             self.breaker_closing = False
             self._reset_budget()
 
-    def _use_budget(self, uid: str, event: str) -> None:
-        """Count the node against the budget: no more in any window.
-
-        Successors of nodes that were given back in the window do not make the budget larger.
-        """
+    def _use_budget(self, uid: str) -> None:
+        """Count the node against the budget: no more in any window."""
         start = self._clock_time() - HOUR_S
         uses = (*self.budget_uses, (self._clock_time(), uid))
         self.budget_uses = [item for item in uses if item[0] > start]
         before = [item for item in self.size_history if item[0] < start][-1:]
         during = [item for item in self.size_history if item[0] >= start]
-        largest = max(sum(item <= start for item in departed) for _, departed in before + during)
+        largest = max(size for _, size in before + during)
         assert len({uid for _, uid in self.budget_uses}) <= min(MAX_ACTIONS, max(1, int(0.2 * largest))), (
-            f"{event} at day {self.now / DAY_S:.2f}"
+            f"cordoned at day {self.now / DAY_S:.2f}"
         )
-        self._count_event(event)
+        self._count_event("cordoned")
 
     def _forget(self, node: dict[str, Any]) -> None:
         self._clear_marks(node)
@@ -247,7 +222,6 @@ class Simulation(World):
         self.working_time += step
         for name in self.machines:
             self.known_since.setdefault(self._uid(name), self.now)
-        # A process waits that long before it goes on with the removal of a node.
         old = {uid for uid, since in self.known_since.items() if self.now - since > FADE_S}
         self.stored_finished |= (self.finished & old) - self.repaired
         breaker = self._breaker()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.incluster import decisions, model
 from infra.incluster.decisions import Fault, Settings, State
-from tests.incluster.fake_loop import CORDON, NOW, OBSERVE, REPLACE, FakeLoop, fault, node, nodes, taken
+from tests.incluster.fake_loop import CORDON, NOW, OBSERVE, TICKET, FakeLoop, fault, node, nodes, taken
 
 pytestmark = pytest.mark.unit
 
@@ -67,27 +67,11 @@ def test_the_budget(count: int, budget: float, max_actions: int | None, expected
     assert decisions.action_limit(declared, nodes(count), State()) == expected
 
 
-def test_nodes_that_come_for_those_that_were_replaced_do_not_raise_the_budget() -> None:
-    loop = FakeLoop([node(f"n{number:02}", by_karpenter=True) for number in range(20)], REPLACE)
+def test_nodes_that_join_in_the_window_do_not_raise_the_budget() -> None:
+    loop = FakeLoop(nodes(20))
     loop.run([fault(f"n{number:02}") for number in range(4)], NOW)
-    for number in range(4):
-        del loop.nodes[f"n{number:02}"]
-    for number in range(20, 40):
-        loop.nodes[f"n{number}"] = node(f"n{number}", by_karpenter=True)
+    loop.nodes |= {name: node(name) for name in (f"n{number}" for number in range(20, 40))}
     assert taken(loop.run([fault("n10")], NOW + 600)) == [("withhold", "n10")]
-
-
-def test_a_replaced_node_and_its_successor_do_not_both_count_in_a_later_window() -> None:
-    """Twenty nodes, of which one is replaced and one leaves for good: the next window's share is of 19."""
-    loop = FakeLoop([node(f"n{number:02}", by_karpenter=True) for number in range(20)], REPLACE)
-    loop.run([fault("n00")], NOW)
-    del loop.nodes["n00"], loop.nodes["n19"]
-    loop.nodes["n20"] = node("n20", by_karpenter=True)
-    loop.run([fault("n01")], NOW + 1800)
-    del loop.nodes["n01"]
-    loop.nodes["n21"] = node("n21", by_karpenter=True)
-    steps = loop.run([fault("n02"), fault("n03"), fault("n04")], NOW + 3700)
-    assert taken(steps) == [("replace", "n02"), ("replace", "n03"), ("withhold", "n04")]
 
 
 @pytest.mark.parametrize("kind", ["application", "informational"])
@@ -150,20 +134,17 @@ def test_a_stored_action_is_carried_out_after_its_fault_has_ended_unless_the_nod
         assert loop.run([], NOW + 75) == []
 
 
-REPLACE_ALL = dataclasses.replace(REPLACE, budget=1)
+TICKET_ALL = dataclasses.replace(TICKET, budget=1)
 PENDING = [
-    ("replace", {}, REPLACE_ALL, True, [("replace", "n")]),
-    ("replace", {}, REPLACE_ALL, False, [("ticket", "n")]),  # no removal without a reported fault
-    ("replace", {"pinned": True}, REPLACE_ALL, True, [("ticket", "n")]),
-    ("replace", {}, dataclasses.replace(CORDON, mode="ticket"), True, [("ticket", "n")]),
+    ("replace", {}, TICKET_ALL, True, [("ticket", "n")]),
+    ("replace", {}, TICKET_ALL, False, [("ticket", "n")]),
     ("replace", {}, CORDON, False, [("cordon", "n")]),
     ("replace", {}, OBSERVE, True, []),
-    ("reset", {}, REPLACE_ALL, False, [("ticket", "n")]),
-    ("replace", {"repaired": "new GPU"}, REPLACE_ALL, False, [("wait", "n")]),
-    ("replace", {"repaired": "new GPU"}, REPLACE_ALL, True, [("wait", "n")]),
-    ("reset", {"boot_id": "boot-2"}, REPLACE_ALL, False, [("wait", "n")]),
-    ("replace", {"boot_id": "boot-2"}, REPLACE_ALL, False, [("ticket", "n")]),
-    ("replace", {"uid": "another"}, REPLACE_ALL, False, []),
+    ("replace", {"repaired": "new GPU"}, TICKET_ALL, False, [("wait", "n")]),
+    ("replace", {"repaired": "new GPU"}, TICKET_ALL, True, [("wait", "n")]),
+    ("reset", {"boot_id": "boot-2"}, TICKET_ALL, False, [("wait", "n")]),
+    ("replace", {"boot_id": "boot-2"}, TICKET_ALL, False, [("ticket", "n")]),
+    ("replace", {"uid": "another"}, TICKET_ALL, False, []),
 ]
 
 
@@ -171,13 +152,13 @@ PENDING = [
 def test_a_cordoned_node_is_not_forgotten_when_the_rest_of_its_action_failed(
     kind: str, changes: dict[str, Any], declared: Settings, active: bool, expected: list[tuple[str, str]]
 ) -> None:
-    """It gets a replacement, a ticket or a repair, and never more than is allowed by now."""
+    """It gets a ticket or a repair, and never more than is allowed by now."""
     faults = [fault("n", kind)]
-    loop = FakeLoop([node("n", by_karpenter=True)], REPLACE_ALL)
+    loop = FakeLoop([node("n")], TICKET_ALL)
     loop.run(faults, NOW, only_cordon=True)
     loop.restart()
     if "uid" in changes:  # a new node of the name
-        loop.nodes["n"] = dataclasses.replace(node("n", by_karpenter=True), **changes)
+        loop.nodes["n"] = dataclasses.replace(node("n"), **changes)
     loop.change_node("n", **changes)
     loop.settings = declared
     assert taken(loop.run(faults if active else [], NOW + 60)) == expected
@@ -195,27 +176,12 @@ def test_a_pending_action_is_resumed_by_a_loop_that_acts_again_and_keeps_its_pla
 
 
 def test_a_worse_fault_takes_the_place_of_a_pending_action() -> None:
-    loop = FakeLoop([node("n", by_karpenter=True), *nodes(9)], REPLACE_ALL)
+    loop = FakeLoop([node("n"), *nodes(9)], TICKET_ALL)
     reset = fault("n", "reset", "48")
     loop.run([reset], NOW, only_cordon=True)
-    assert taken(loop.run([reset, fault("n")], NOW + 15)) == [("replace", "n")]
+    assert taken(loop.run([reset, fault("n")], NOW + 15)) == [("ticket", "n")]
     assert taken(loop.run([], NOW + 30)) == []
     assert loop.nodes["n"].taint == "replace"
-
-
-def test_a_new_node_is_cordoned_at_once_and_removed_when_the_fault_can_only_be_its_own() -> None:
-    """A fault of a node that was removed is reported for up to ten minutes, under a name used again."""
-    earlier, own = fault("n"), fault("n", "reset", "48", "1")
-    for first, later, then in (
-        ([earlier], [earlier], "replace"),
-        ([earlier], [], "ticket"),
-        ([earlier, own], [own], "ticket"),  # its own fault asks for a reset alone
-        ([earlier, own], [earlier, own], "replace"),
-    ):
-        loop = FakeLoop([dataclasses.replace(node("n", by_karpenter=True), first_seen=NOW - 30)], REPLACE_ALL)
-        assert taken(loop.run(first, NOW)) == [("cordon", "n")]
-        assert loop.run(first, NOW + 15) == []
-        assert taken(loop.run(later, NOW + 600)) == [(then, "n")]
 
 
 @pytest.mark.parametrize(
@@ -236,28 +202,11 @@ def test_a_second_fault_of_a_node_that_is_out_of_use_is_noted() -> None:
 
 
 def test_a_worse_fault_is_another_action() -> None:
-    loop = FakeLoop([*nodes(9), node("n10", by_karpenter=True)], dataclasses.replace(REPLACE, budget=0.4))
+    loop = FakeLoop([*nodes(9), node("n10")], dataclasses.replace(TICKET, budget=0.4))
     reset = fault("n10", "reset", "48")
     assert taken(loop.run([reset], NOW)) == [("ticket", "n10")]
-    assert taken(loop.run([reset, fault("n10")], NOW + 15)) == [("replace", "n10")]
+    assert taken(loop.run([reset, fault("n10")], NOW + 15)) == [("ticket", "n10")]
     assert loop.nodes["n10"].taint == "replace"
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields", "expected"),
-    [
-        ("replace", {"by_karpenter": True}, "replace"),
-        ("replace", {"by_karpenter": True, "pinned": True}, "ticket"),
-        ("replace", {"by_karpenter": True, "repaired": "new GPU"}, "ticket"),
-        ("replace", {}, "ticket"),
-        ("reset", {"by_karpenter": True}, "ticket"),
-    ],
-)
-def test_only_a_broken_gpu_of_karpenters_costs_a_node(
-    kind: str, fields: dict[str, Any], expected: str
-) -> None:
-    loop = FakeLoop([node("n", **fields)], REPLACE)
-    assert taken(loop.run([fault("n", kind)], NOW)) == [(expected, "n")]
 
 
 def test_the_worst_comes_first() -> None:
@@ -289,6 +238,14 @@ def test_a_worse_fault_beside_one_that_was_acted_on_makes_the_latter_no_news() -
     assert loop.run(sorted([first, worse]), NOW + 730) == []
 
 
+def test_the_state_of_a_loop_that_replaced_nodes_is_read() -> None:
+    loop = FakeLoop(nodes(5), TICKET)
+    loop.run([fault("n00")], NOW, fails=True)
+    loop.state.actions[0]["action"] = "replace"
+    loop.state = State.from_json({**loop.state.to_json(), "rebuilds": []})
+    assert taken(loop.run([fault("n00")], NOW + 15)) == [("ticket", "n00")]
+
+
 def test_nodes_are_not_judged_by_their_order() -> None:
     faults = [fault(f"n{number:02}") for number in range(8)]
     result = decisions.decide(CORDON, nodes(20), faults, State(), {}, NOW)
@@ -316,14 +273,12 @@ ROUNDS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(ROUNDS, st.sampled_from([CORDON, REPLACE, OBSERVE]), st.integers(1, 100), st.integers(1, 12))
+@given(ROUNDS, st.sampled_from([CORDON, TICKET, OBSERVE]), st.integers(1, 100), st.integers(1, 12))
 def test_never_more_than_the_budget_in_any_window(
     rounds: list[Any], declared: Settings, percent: int, count: int
 ) -> None:
     declared = dataclasses.replace(declared, budget=percent / 100)
-    loop = FakeLoop(
-        [node(name, by_karpenter=number % 2 == 0) for number, name in enumerate(NAMES[:count])], declared
-    )
+    loop = FakeLoop([node(name) for name in NAMES[:count]], declared)
     limit, now = max(1, percent * count // 100), NOW
     for faults, seconds, restarts, fails in rounds:
         now += seconds
@@ -338,7 +293,7 @@ def test_never_more_than_the_budget_in_any_window(
 
 
 @settings(max_examples=150, deadline=None)
-@given(ROUNDS, st.sampled_from([CORDON, REPLACE, OBSERVE]))
+@given(ROUNDS, st.sampled_from([CORDON, TICKET, OBSERVE]))
 def test_the_same_again_changes_nothing_more(rounds: list[Any], declared: Settings) -> None:
     loop, now = FakeLoop([node(name) for name in NAMES], declared), NOW
     for faults, seconds, restarts, _ in rounds:

@@ -24,7 +24,7 @@ TOLERATION = {"key": "gpuform.io/gpu-unhealthy", "operator": "Exists", "effect":
 
 
 def on_aws(*pools: dict[str, Any], **settings: Any) -> Environment:
-    return parse({**small(*pools), "monitoring": {}, "health": {"remediator": "gpuform", **settings}})
+    return parse({**small(*pools), "monitoring": {}, "health": settings})
 
 
 def existing(**settings: Any) -> Environment:
@@ -73,15 +73,7 @@ def test_who_observes_may_look_and_tell() -> None:
     assert permissions(existing()) == observing
     acting_too = {("ClusterRole", "nodes", "patch"), ("ClusterRole", "nodes/status", "patch")}
     assert permissions(existing(mode="cordon")) == observing | acting_too
-    assert permissions(existing(mode="replace")) == observing | acting_too
-
-
-def test_node_claims_are_deleted_only_where_karpenter_makes_nodes_with_gpus() -> None:
-    claims = {("ClusterRole", "nodeclaims", "list"), ("ClusterRole", "nodeclaims", "delete")}
-    assert claims <= permissions(on_aws(ELASTIC, MANAGED, mode="replace"))
-    cpu = {"name": "cpu", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 4}}}
-    for env in (on_aws(ELASTIC, mode="cordon"), on_aws(MANAGED, cpu, mode="replace")):
-        assert not claims & permissions(env)
+    assert permissions(on_aws(ELASTIC, MANAGED, mode="ticket")) == observing | acting_too
 
 
 def test_magnums_auto_healing_may_act_where_the_loop_observes() -> None:
@@ -91,11 +83,11 @@ def test_magnums_auto_healing_may_act_where_the_loop_observes() -> None:
 @pytest.mark.parametrize(
     ("settings", "pool", "by_eks", "by_karpenter", "agent"),
     [
-        ({"remediator": "gpuform", "mode": "replace"}, ELASTIC, False, False, False),
-        ({"remediator": "gpuform"}, MANAGED, False, False, False),
-        ({"remediator": "gpuform", "mode": "cordon"}, MANAGED, False, False, False),
-        ({"remediator": "eks"}, MANAGED, True, False, True),
-        ({"remediator": "karpenter"}, ELASTIC, False, True, True),
+        ({"mode": "ticket"}, ELASTIC, False, False, False),
+        ({}, MANAGED, False, False, False),
+        ({"mode": "cordon"}, MANAGED, False, False, False),
+        ({"repair": "eks"}, MANAGED, True, False, True),
+        ({"repair": "karpenter"}, ELASTIC, False, True, True),
     ],
 )
 def test_one_acts_on_nodes_with_gpus(
@@ -120,7 +112,6 @@ def test_the_keys_of_the_program_are_those_of_the_plan() -> None:
     assert (actions.TAINT, actions.CONDITION) == (labels.GPU_UNHEALTHY, labels.GPU_UNHEALTHY_CONDITION)
     assert (actions.RECORD, actions.REPAIRED) == (labels.GPU_HEALTH, labels.GPU_REPAIRED)
     assert (actions.TICKET, program.RESET) == (labels.TICKET, labels.RESET_BREAKER)
-    assert actions.NODE_POOL == labels.NODE_POOL
     assert reporting.NAME == health.HEALTH
     assert json.loads(reporting.ticket("n", "p", "reset", [], 0)["ticket.json"])["node"] == "n"
 

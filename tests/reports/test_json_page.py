@@ -58,7 +58,7 @@ def images() -> dict[str, Any]:
 def health() -> dict[str, Any]:
     nodes = (UnhealthyNode("gpu-0", "a100", "replace", "then", "why", None),)
     seen = HealthStatus(nodes, (Ticket("gpu-0", True, {}),), None, ())
-    return {"mode": "replace", **seen.to_json()}
+    return {"mode": "ticket", **seen.to_json()}
 
 
 def hosts_status() -> dict[str, Any]:

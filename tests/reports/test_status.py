@@ -8,6 +8,7 @@ import pytest
 import yaml
 from rich.text import Text
 
+from gpuform.kubernetes.kinds import NODE_POOL, RESOURCE_CLAIM, RESOURCE_SLICE, Kind
 from gpuform.reports import tables
 from gpuform.usage import cluster_objects as objects
 from gpuform.usage import nodes as seen
@@ -317,20 +318,20 @@ def test_tables_say_what_is_offered_and_where_pods_are(capsys: pytest.CaptureFix
 FIXED: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 1}
 GROWS: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"nvidia.com/gpu": 2}}}
 CLAIMED: dict[str, Any] = {**openstack_stacks.T4, "sharing": {"kind": "dra"}}
-OF_DRA = ("resourceslices.resource.k8s.io", "resourceclaims.resource.k8s.io")
+OF_DRA = (RESOURCE_SLICE, RESOURCE_CLAIM)
 
 
 @pytest.mark.parametrize(
     ("declared", "kinds"),
     [
         (aws_stacks.small(FIXED), ()),
-        (aws_stacks.small(GROWS), ("nodepools.karpenter.sh",)),
+        (aws_stacks.small(GROWS), (NODE_POOL,)),
         (openstack_stacks.small(openstack_stacks.BURST), ()),
         (openstack_stacks.small(CLAIMED, version="1.34"), OF_DRA),
     ],
     ids=["AWS, fixed", "AWS, elastic", "OpenStack, elastic", "OpenStack, by claim"],
 )
 def test_karpenter_s_kind_is_asked_for_where_karpenter_is(
-    declared: dict[str, Any], kinds: tuple[str, ...]
+    declared: dict[str, Any], kinds: tuple[Kind, ...]
 ) -> None:
     assert objects.kinds_to_fetch(parse(declared)) == kinds

@@ -24,10 +24,12 @@ from gpuform.clouds.aws.leftovers import (
     vpc_id_by_tag,
 )
 from gpuform.clouds.aws.recover import AwsRecovery
-from gpuform.stack.destroy.cluster import NODE_CLASS, NODE_POOL, Cluster, Say
+from gpuform.kubernetes.cluster import Cluster
+from gpuform.kubernetes.kinds import NODE_CLASS, NODE_POOL
 from gpuform.stack.destroy.karpenter import read_controller
 from gpuform.stack.destroy.state import State
 from gpuform.stack.destroy.teardown import CreatedCluster, Step, Teardown
+from gpuform.stack.destroy.waiting import Say
 from infra.model.aws.cluster import AwsCluster
 from infra.plan.eks import kubeconfig
 from infra.plan.node_groups import JoinSettings

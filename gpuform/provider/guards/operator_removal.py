@@ -6,74 +6,52 @@ k8s-operator-libs, pkg/upgrade/consts.go.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
-from gpuform.kubernetes.client import ApiError
-from gpuform.provider.guards.guard import Guard
-from gpuform.provider.handler import Call, CheckResult, Properties
-from gpuform.provider.nodes.cluster import Cluster, Manifest, labels, managed_labels
-from gpuform.provider.nodes.inputs import check_inputs
+from gpuform.provider.guards.removal import Removal, change, wait_while
+from gpuform.provider.handler import Call, Properties
+from gpuform.provider.nodes.cluster import Manifest, labels, managed_labels
 from gpuform.provider.nodes.layout import DISABLED
 from infra.model.base.labels import DRIVER_UPGRADE_STATE, GPU_PRESENT, MIG_CONFIG, MIG_CONFIG_STATE
 from infra.plan.sharing import NAMESPACE
 
-INPUTS = ("kubeconfig", "context")
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 WRITERS = {"labelSelector": "app in (gpu-operator,nvidia-driver-daemonset,nvidia-mig-manager)"}
 """Pods that write these labels; those of the driver do while k8s-driver-manager pauses the operands."""
-STOP_TIMEOUT_S = 120
-"""Longest wait for their end; a pod on a node that does not answer never ends."""
 _DEPLOY = "nvidia.com/gpu.deploy."
 _OPERANDS = f"{_DEPLOY}operands"
 _PAUSED = "paused-for-"
 _UPGRADE = "nvidia.com/gpu-driver-upgrade"
 _CORDONED_BEFORE = f"{_UPGRADE}.node-initial-state.unschedulable"
 _NOT_CORDONED = ("", "upgrade-required", "upgrade-done")
-_POLL_S = 0.5
 
 
-class GpuOperatorRemoval(Guard):
-    """Created before the operator's release and deleted after it; a create and an update change nothing.
+class GpuOperatorRemoval(Removal):
+    """Created before the operator's release and deleted after it.
 
     Deleting it removes the operator's labels and annotations from all nodes, and uncordons nodes that the
     operator has cordoned for a driver upgrade. The labels of discovery are removed by NFD's own hook.
     """
 
-    def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
-        self._clusters = clusters
-
     def outputs(self, inputs: Properties) -> Properties:
         return {"what": "labels of NVIDIA's GPU operator"}
 
-    async def check(self, call: Call, olds: Properties, news: Properties) -> CheckResult:
-        return check_inputs(news, INPUTS, iter(()))
-
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         cluster, uncordoned = self._clusters(old_inputs), list[str]()
-        deadline = time.monotonic() + (call.timeout or STOP_TIMEOUT_S)
-        while (await cluster.client.get(PODS, WRITERS))["items"] and time.monotonic() < deadline:
-            await call.sleep(_POLL_S)
+
+        async def writers() -> list[Manifest]:
+            return list((await cluster.client.get(PODS, WRITERS))["items"])
+
+        await wait_while(call, writers)  # a pod on a node that does not answer never ends
         for node in await cluster.nodes(""):
             name, body = node["metadata"]["name"], _removal(node)
-            if body and await _is_patched(cluster, name, body) and "spec" in body:
+            path = f"/api/v1/nodes/{name}"
+            if body and await change(cluster.client, "PATCH", path, body) and "spec" in body:
                 uncordoned.append(f"{name} ({labels(node)[DRIVER_UPGRADE_STATE]})")
         if uncordoned:
             await call.info(
                 f"uncordoned, as the operator that upgraded the driver is gone: {', '.join(uncordoned)}"
             )
-
-
-async def _is_patched(cluster: Cluster, name: str, body: Manifest) -> bool:
-    """Whether the node still exists."""
-    try:
-        await cluster.patch(name, body)
-    except ApiError as error:
-        if error.code != 404:
-            raise
-        return False
-    return True
 
 
 def _removal(node: Manifest) -> dict[str, Any]:

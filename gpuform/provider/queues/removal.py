@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client
-from gpuform.provider.guards.guard import Guard
+from gpuform.provider.guards.removal import Removal, change, wait_while
 from gpuform.provider.handler import Call, CheckResult, Properties
-from gpuform.provider.nodes.cluster import MERGE, Cluster
-from gpuform.provider.nodes.inputs import check_inputs
 from infra.model.base.guard_names import KUEUE_API, KUEUE_RELEASE
 from infra.model.base.namespaces import KUEUE
 
@@ -29,20 +26,16 @@ ROLES = (
     f"{_CLUSTER_ROLES}/{KUEUE_RELEASE}-batch-user-role",
 )
 """The chart's aggregated ClusterRoles; all names are those of Kueue's chart."""
-INPUTS = ("kubeconfig", "context")
-STOP_TIMEOUT_S = 120
-"""Longest wait for the controller's pods to end."""
 IN_USE = "kueue.x-k8s.io/resource-in-use"
 """Finalizer of Kueue's objects (apis/kueue/v1beta2/constants.go)."""
 MANAGED = "kueue.x-k8s.io/managed"
 """Label and finalizer of pods that were queued themselves (pkg/controller/jobs/pod/constants)."""
 FINALIZED_KINDS = ("workloads", "clusterqueues", "resourceflavors", "topologies", "admissionchecks")
 """Kinds with the finalizer."""
-_POLL_S = 0.5
 
 
-class KueueRemoval(Guard):
-    """Created after everything of Kueue and deleted before it; a create and an update change nothing.
+class KueueRemoval(Removal):
+    """Created after everything of Kueue and deleted before it.
 
     Deleting it stops Kueue's controller, which would end a job when its Workload disappears, and deletes its
     webhooks. Then it takes the finalizers off, as nothing else would after the release, and the rule off the
@@ -51,15 +44,12 @@ class KueueRemoval(Guard):
     What runs goes on; what waits stays suspended.
     """
 
-    def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
-        self._clusters = clusters
-
     def outputs(self, inputs: Properties) -> Properties:
         return {"what": f"Kueue in {KUEUE}"}
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> CheckResult:
         """Refuse to go on with a Kueue that an interrupted removal has stopped: Helm would see no change."""
-        inputs = check_inputs(news, INPUTS, iter(()))
+        inputs = await super().check(call, olds, news)
         try:
             deployment = await self._clusters(news).client.find(_DEPLOYMENT)
         except OperationError:  # a cluster that does not exist yet, or does not answer
@@ -73,23 +63,17 @@ class KueueRemoval(Guard):
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Raises OperationError if the controller does not stop."""
         client = self._clusters(old_inputs).client
-        await _change(client, "PATCH", _DEPLOYMENT, {"spec": {"replicas": 0}})
-        await self._wait_until_stopped(call, client)
+        await change(client, "PATCH", _DEPLOYMENT, {"spec": {"replicas": 0}})
+        if await wait_while(call, lambda: _list(client, f"/api/v1/namespaces/{KUEUE}/pods", MANAGER_PODS)):
+            remedy = f"see `kubectl describe pods -n {KUEUE}`, and run the same command again"
+            raise OperationError(f"Deployment {KUEUE}/{MANAGER}: its pods do not end; {remedy}")
         for path in WEBHOOKS:  # nothing answers them, and they would refuse the changes below
-            await _change(client, "DELETE", path)
+            await change(client, "DELETE", path)
         for plural in FINALIZED_KINDS:
             await _remove_finalizer(client, f"/apis/{KUEUE_API}", plural, IN_USE)
         await _remove_finalizer(client, "/api/v1", "pods", MANAGED, {"labelSelector": f"{MANAGED}=true"})
         for path in ROLES:
-            await _change(client, "PATCH", path, {"aggregationRule": None})
-
-    async def _wait_until_stopped(self, call: Call, client: Client) -> None:
-        deadline = time.monotonic() + (call.timeout or STOP_TIMEOUT_S)
-        while await _list(client, f"/api/v1/namespaces/{KUEUE}/pods", MANAGER_PODS):
-            if time.monotonic() > deadline:
-                remedy = f"see `kubectl describe pods -n {KUEUE}`, and run the same command again"
-                raise OperationError(f"Deployment {KUEUE}/{MANAGER}: its pods do not end; {remedy}")
-            await call.sleep(_POLL_S)
+            await change(client, "PATCH", path, {"aggregationRule": None})
 
 
 async def _list(client: Client, path: str, params: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
@@ -117,13 +101,4 @@ async def _remove_finalizer(
             body["labels"] = {MANAGED: None}
         if finalizer in finalizers:
             scope = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
-            await _change(client, "PATCH", f"{api}{scope}/{plural}/{metadata['name']}", {"metadata": body})
-
-
-async def _change(client: Client, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
-    """An object that is missing, or another one by now, is fine."""
-    try:
-        await client.request(method, path, body=body, content_type=MERGE)
-    except ApiError as error:
-        if error.code not in (404, 409):
-            raise
+            await change(client, "PATCH", f"{api}{scope}/{plural}/{metadata['name']}", {"metadata": body})

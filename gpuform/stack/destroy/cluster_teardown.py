@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gpuform.checkout.errors import Failure
-from gpuform.stack.destroy import karpenter
-from gpuform.stack.destroy.cluster import (
+from gpuform.kubernetes.cluster import Cluster, Json, name_of
+from gpuform.kubernetes.kinds import (
     CLAIM,
     INGRESS,
     NODE,
@@ -21,18 +21,18 @@ from gpuform.stack.destroy.cluster import (
     SERVICE,
     VOLUME,
     WORKLOADS,
-    Cluster,
-    Json,
     Kind,
+)
+from gpuform.stack.destroy import karpenter
+from gpuform.stack.destroy.state import DeclaredObject
+from gpuform.stack.destroy.waiting import (
     Remaining,
     Say,
     StillExists,
-    name_of,
     remaining_object,
     require_deleted,
     wait_until_deleted,
 )
-from gpuform.stack.destroy.state import DeclaredObject
 from infra.model.base import labels
 
 _RETAIN_ATTEMPTS = 5

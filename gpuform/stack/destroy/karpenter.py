@@ -7,18 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpuform.checkout.listing import abbreviate
+from gpuform.kubernetes.cluster import Cluster, Json, name_of
+from gpuform.kubernetes.kinds import BUDGET, DEPLOYMENT, EVENT, LEASE, POD
 from gpuform.kubernetes.pods import first_not_ready
-from gpuform.stack.destroy.cluster import (
-    BUDGET,
-    DEPLOYMENT,
-    EVENT,
-    LEASE,
-    POD,
-    Cluster,
-    Json,
-    Remaining,
-    name_of,
-)
+from gpuform.stack.destroy.waiting import Remaining
 from infra.plan.eks import KARPENTER_NAMESPACE, SERVICE_ACCOUNT
 
 NAME = SERVICE_ACCOUNT

@@ -13,17 +13,9 @@ from itertools import starmap
 from typing import Any
 
 from gpuform.checkout.errors import Failure
-from gpuform.stack.destroy.cluster import (
-    Cluster,
-    Kind,
-    Remaining,
-    Say,
-    is_deleting,
-    name_of,
-    remaining_object,
-    require_deleted,
-    summarise,
-)
+from gpuform.kubernetes.cluster import Cluster, is_deleting, name_of
+from gpuform.kubernetes.kinds import Kind
+from gpuform.stack.destroy.waiting import Remaining, Say, remaining_object, require_deleted, summarise
 from infra.plan import sharing
 
 _GROUP = "/apis/nvidia.com/v1alpha1"

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuform.checkout.listing import abbreviate, count_of
-from gpuform.stack.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, name_of
+from gpuform.kubernetes.cluster import Cluster, name_of
+from gpuform.kubernetes.kinds import CLAIM, NODE_CLAIM, NODE_POOL
 from gpuform.stack.destroy.cluster_teardown import list_balancers, list_kept_volumes
 from gpuform.stack.destroy.teardown import ENGINE_ONLY, Leftover, Step
 from infra.model.base import labels

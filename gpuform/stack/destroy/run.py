@@ -13,11 +13,12 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.engine import EngineFailure
 from gpuform.engine.display import Display
 from gpuform.kubernetes.client import Unreachable
+from gpuform.kubernetes.kinds import Kind
 from gpuform.stack.destroy import cluster_teardown, operator
-from gpuform.stack.destroy.cluster import Kind, StillExists
 from gpuform.stack.destroy.plan import Plan
 from gpuform.stack.destroy.stack_teardown import StackTeardown
 from gpuform.stack.destroy.teardown import ENGINE_STEPS, Step
+from gpuform.stack.destroy.waiting import StillExists
 
 
 @dataclass

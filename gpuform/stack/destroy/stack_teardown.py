@@ -13,9 +13,9 @@ from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, EngineFailure, Event
 from gpuform.engine.backend import project_name
+from gpuform.kubernetes.cluster import Cluster
 from gpuform.stack.cluster_access import declared_kubeconfig
 from gpuform.stack.destroy import operator
-from gpuform.stack.destroy.cluster import Cluster
 from gpuform.stack.destroy.engine_run import forget, run_destroy
 from gpuform.stack.destroy.plan import ClusterContents, Plan, list_queued, read_contents
 from gpuform.stack.destroy.state import State, forget_cluster_contents

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from gpuform.stack.destroy.cluster import Cluster, Remaining, Say, wait_until_deleted
+from gpuform.kubernetes.cluster import Cluster
 from gpuform.stack.destroy.state import State
+from gpuform.stack.destroy.waiting import Remaining, Say, wait_until_deleted
 from infra.model.environment import Environment
 
 StepName = Literal[

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-import httpx
-
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Step
 from gpuform.engine.changes import fields, path_steps, resource_name, shown_values
 from gpuform.engine.files import Tools
-from gpuform.kubernetes.kubeconfig_errors import translate_errors, unreachable_failure
-from gpuform.kubernetes.session import create_api, list_objects
+from gpuform.kubernetes.cluster import Reader
+from gpuform.kubernetes.kinds import CONFIG_MAP, NODE
+from gpuform.kubernetes.kubeconfig_errors import unreachable_failure
 from gpuform.stack.cluster_access import ClusterAccess, stack_kubeconfig
 from gpuform.stack.drift import nodes
 from gpuform.stack.drift.rules import Drift, DriftRules, Finding
@@ -57,20 +56,21 @@ def remove_added_keys(
     env: Environment, reach: ClusterAccess, paths: Paths, tools: Tools, stack: str, found: Drift
 ) -> None:
     """Remove keys that others added to the operands' ConfigMaps, which read them; an update leaves them."""
-    from kr8s.objects import ConfigMap
-
     added = [
         item for item in found.findings if item.how == "added" and item.resource.startswith("ConfigMap ")
     ]
     if not added:
         return
     engine = Engine(paths, tools, say=lambda line: None)
-    with stack_kubeconfig(env, reach, paths, engine, stack) as (kubeconfig, context), translate_errors():
-        api = create_api(kubeconfig, context)
+    with (
+        stack_kubeconfig(env, reach, paths, engine, stack) as (kubeconfig, context),
+        Reader(kubeconfig, context) as cluster,
+    ):
         for item in added:
             namespace, _, name = item.resource.removeprefix("ConfigMap ").partition("/")
             (key,) = path_steps(item.path)[1:]
-            ConfigMap.get(name, namespace, api=api).patch({"data": {key: None}})
+            found_map = {"metadata": {"namespace": namespace, "name": name}}
+            cluster.patch(CONFIG_MAP, found_map, {"data": {key: None}})
 
 
 def step_findings(step: Step) -> Iterator[Finding]:
@@ -90,17 +90,16 @@ def step_findings(step: Step) -> Iterator[Finding]:
 def _cluster_findings(
     env: Environment, rules: DriftRules, stack: str, kubeconfig: Path, context: str | None
 ) -> Iterator[Finding]:
-    from kr8s.objects import ConfigMap, Node
-
+    namespaces = {item["metadata"]["namespace"] for item in nodes.planned_config_maps(env)}
     try:
-        with translate_errors():
-            api = create_api(kubeconfig, context)
-            live_nodes = list_objects(api, Node)
-            namespaces = {item["metadata"]["namespace"] for item in nodes.planned_config_maps(env)}
+        with Reader(kubeconfig, context) as cluster:
+            live_nodes = cluster.list_objects(NODE)
             config_maps = [
-                item for namespace in sorted(namespaces) for item in list_objects(api, ConfigMap, namespace)
+                item
+                for namespace in sorted(namespaces)
+                for item in cluster.list_objects(CONFIG_MAP, namespace)
             ]
-    except (OSError, httpx.HTTPError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise unreachable_failure(stack, kubeconfig, error) from None
     yield from nodes.check_nodes(env, rules, live_nodes)
     yield from nodes.check_maps(env, config_maps)

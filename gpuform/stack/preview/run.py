@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
-
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.placeholders import require_own_values
@@ -124,7 +122,7 @@ class Preview:
         try:
             with read_only_kubeconfig(env, self.reach(env), self.paths, self.stack, self.tools) as kubeconfig:
                 snapshot = read_snapshot(*kubeconfig)
-        except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # not created yet, or unreachable
+        except (Failure, InputError, OSError, ValueError):  # not created yet, or unreachable
             snapshot = declared_snapshot(before)
         outcome = replace(
             outcome, before=bill(before, price_list(before, self.paths.prices)) if before else None

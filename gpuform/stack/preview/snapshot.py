@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuform.kubernetes.kubeconfig_errors import translate_errors
 from gpuform.usage.nodes import pool_of
 from infra.model.base import labels, namespaces
 from infra.model.environment import Environment
@@ -92,14 +91,12 @@ def _declared_pods(env: Environment) -> Iterator[PodRef]:
 
 
 def read_snapshot(kubeconfig: Path, context: str | None = None) -> Snapshot:
-    """Read the cluster. Raises httpx errors if it cannot be reached, or an OSError if it refuses."""
-    from kr8s.objects import Node, Pod, PodDisruptionBudget
+    """Read the cluster; OSError if it does not answer, or refuses."""
+    from gpuform.kubernetes.cluster import Reader
+    from gpuform.kubernetes.kinds import BUDGET, NODE, POD
 
-    from gpuform.kubernetes.session import create_api, list_objects
-
-    with translate_errors():
-        api = create_api(kubeconfig, context)
-        return parse_snapshot(*(list_objects(api, kind) for kind in (Node, Pod, PodDisruptionBudget)))
+    with Reader(kubeconfig, context) as cluster:
+        return parse_snapshot(*(cluster.list_objects(kind) for kind in (NODE, POD, BUDGET)))
 
 
 def parse_snapshot(

@@ -133,7 +133,7 @@ def daemon_sets(env: Environment, pool: Pool) -> Iterator[DaemonSet]:
     if env.cluster.kind == "aws":
         yield from EKS_DAEMON_SETS
         # Only then does it tolerate the taint of nodes with GPUs.
-        if pool.gpus and env.health and env.health.remediator in ("eks", "karpenter"):
+        if pool.gpus and env.health and env.health.repair:
             yield DCGM_SERVER
         if pool.aws_settings.efa:
             yield EFA_PLUGIN

@@ -1,15 +1,17 @@
 """Handling of nodes with a broken GPU: which controller acts, how far, and how often at most.
 
-Exactly one controller may act on the nodes with GPUs. Two would remove nodes from under each other, and each
-would count only its own actions. On AWS three could act: EKS's repair of node groups, Karpenter's repair of
-its own nodes, and the loop of this project; the first two know of GPUs only what EKS's monitoring agent
-reports. On OpenStack Magnum's auto-healing could act too: it replaces nodes that are not Ready.
+The loop of this project keeps new pods off a node and writes a ticket; it ends, reboots and replaces none.
+What replaces nodes is declared, and then the loop only observes: two would act on the same nodes, each by its
+own count. On AWS that is EKS's repair of node groups or Karpenter's of its own nodes, which know of GPUs only
+what EKS's monitoring agent reports. Magnum's auto-healing replaces nodes that are not Ready.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator
 
 from infra.model.base.errors import InputError
 from infra.model.base.fields import SHARE, Model, NodeCount, Strict, matching, option, refusing
@@ -19,8 +21,17 @@ from infra.model.pool.pool import Pool
 
 AUTO_HEALING = "auto_healing_enabled"
 """Magnum's label that enables replacement of nodes that are not Ready (its user guide, labels)."""
-Mode = Literal["observe", "cordon", "ticket", "replace"]
-Remediator = Literal["gpuform", "karpenter", "eks"]
+
+
+def _no_replacement(value: Any) -> Any:
+    if value == "replace":
+        remedy = "use ticket; on AWS, observe with repair: eks or karpenter"
+        raise InputError("", "gpuform no longer replaces nodes", remedy)
+    return value
+
+
+Mode = Annotated[Literal["observe", "cordon", "ticket"], BeforeValidator(_no_replacement)]
+Repair = Literal["eks", "karpenter"]
 
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 
@@ -40,15 +51,18 @@ Window = Annotated[
 class Health(Model):
     """Handling of GPU faults that need a reset or another GPU; other faults are only reported."""
 
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "remediator": ("was replaced", "use repair: eks or karpenter; leave it out for gpuform")
+    }
+
     mode: Mode = option(
         "observe: report what would be done, change no node. cordon: keep new pods off the node, by a taint "
-        "and a condition. ticket: as cordon, and write a ticket. replace: as ticket, but Karpenter replaces "
-        "its own nodes with a broken GPU; not on OpenStack.",
+        "and a condition. ticket: as cordon, and write a ticket.",
         "observe",
     )
-    remediator: Remediator | None = option(
-        "The only one that acts on GPU nodes: this loop (gpuform), Karpenter's node repair, or EKS's repair "
-        "of node groups. Required on AWS; elsewhere gpuform is the only choice."
+    repair: Repair | None = option(
+        "What replaces nodes with a broken GPU, with mode observe: EKS's repair of node groups (eks), or "
+        "Karpenter's of its nodes (karpenter). AWS only; a person if left out."
     )
     budget: Share = option(
         "Largest share of the nodes with GPUs to act on within the window, rounded down, at least one node. "
@@ -83,42 +97,25 @@ def check(
         raise InputError("health", fact, "add monitoring: {}, or leave health out")
     if not any(pool.gpus for pool in pools):
         raise InputError("health", "no pool has GPUs", "leave it out")
-    _check_remediator(cluster, health, pools)
-    _check_magnum(health, magnum)
-
-
-def _check_magnum(health: Health, magnum: OpenstackCluster | None) -> None:
-    """Magnum cannot replace a node: in simulations, two resizes of its group removed healthy nodes.
-
-    Its API does not show whether a requested resize is still pending, and an autoscaler may resize the same
-    group meanwhile.
-    """
-    if magnum is not None and health.mode == "replace":
-        fact = "Magnum has no call that replaces a node, and resizing a group twice can remove healthy ones"
-        raise InputError("health.mode", fact, "use mode: ticket, and replace the node by hand")
+    _check_repair(cluster, health, pools)
     if magnum is not None and health.changes_nodes and magnum.labels.get(AUTO_HEALING) == "true":
         fact = f"Magnum's auto-healing and this loop (mode {health.mode}) would both act on the same nodes"
         raise InputError(f"cluster.labels.{AUTO_HEALING}", fact, "use false, or health.mode: observe")
 
 
-def _check_remediator(cluster: str, health: Health, pools: Sequence[Pool]) -> None:
-    path, remediator = "health.remediator", health.remediator
+def _check_repair(cluster: str, health: Health, pools: Sequence[Pool]) -> None:
+    path, repair = "health.repair", health.repair
+    if repair is None:
+        return
     if cluster != "aws":
-        if remediator in ("karpenter", "eks"):
-            fact = f"this cluster has no {'Karpenter' if remediator == 'karpenter' else 'EKS'}"
-            raise InputError(path, fact, "leave it out, or use cluster kind aws")
-        return
-    if remediator is None:
-        fact = "missing, and on AWS EKS and Karpenter can also repair nodes"
-        raise InputError(path, fact, "name the one that may act: gpuform, karpenter or eks")
-    if remediator == "gpuform":
-        return
+        fact = f"this cluster has no {'Karpenter' if repair == 'karpenter' else 'EKS'}"
+        raise InputError(path, fact, "leave it out, or use cluster kind aws")
     if health.changes_nodes:
-        fact = f"{remediator} and this loop (mode {health.mode}) would both act on the same nodes"
-        raise InputError(path, fact, "use remediator: gpuform, or mode: observe")
+        fact = f"{repair} and this loop (mode {health.mode}) would both act on the same nodes"
+        raise InputError(path, fact, "leave it out, or use mode: observe")
     # Each of the two repairs only nodes that it made.
     for index, pool in enumerate(pools):
-        if pool.gpus and pool.by_karpenter != (remediator == "karpenter"):
+        if pool.gpus and pool.by_karpenter != (repair == "karpenter"):
             kind = "Karpenter's" if pool.by_karpenter else "of a managed node group"
-            fact = f"{remediator} does not repair the nodes of pools[{index}] ({pool.name}), which are {kind}"
-            raise InputError(path, fact, "use remediator: gpuform")
+            fact = f"{repair} does not repair the nodes of pools[{index}] ({pool.name}), which are {kind}"
+            raise InputError(path, fact, "leave it out")

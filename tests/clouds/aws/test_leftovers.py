@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpuform.clouds.aws.leftovers import Leftovers, Scope, vpc_id_by_tag
-from gpuform.stack.destroy.cluster import StillExists
+from gpuform.stack.destroy.waiting import StillExists
 from tests.clouds.aws.moto_account import REGION, Account
 
 pytestmark = pytest.mark.tools

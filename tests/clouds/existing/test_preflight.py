@@ -12,9 +12,10 @@ from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.clouds.existing.preflight import checks, nodes
 from gpuform.clouds.existing.preflight import cluster as existing
-from gpuform.clouds.existing.preflight.cluster import DAEMON_SETS, POLICIES, LiveCluster
+from gpuform.clouds.existing.preflight.cluster import LiveCluster
 from gpuform.engine.files import EngineFiles
 from gpuform.engine.pending import RELEASE
+from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, DEPLOYMENT, NODE
 from infra.config import load, parse
 from infra.model.environment import Environment
 
@@ -55,9 +56,9 @@ def daemons(image: str, release: tuple[str, str] | None, *tolerations: Json, own
 
 
 def judge(env: Environment, has_release: bool | None, check: Any, *objects: Json) -> Any:
-    live: dict[str, list[Json]] = {POLICIES: [], DAEMON_SETS: [], "nodes": []}
+    live: dict[str, list[Json]] = {CLUSTER_POLICY: [], DAEMON_SET: [], NODE: []}
     for item in objects:
-        live[item.get("kind") or (DAEMON_SETS if "spec" in item else POLICIES)].append(item)
+        live[item.get("kind") or (DAEMON_SET if "spec" in item else CLUSTER_POLICY)].append(item)
     return check(LiveCluster(env, has_release, live.__getitem__))
 
 
@@ -128,7 +129,7 @@ def test_another_device_plugin_is_found_by_its_image() -> None:
 
 def node(labels: Json | None = None, pool: str = "b") -> Json:
     return {
-        "kind": "nodes",
+        "kind": NODE,
         "metadata": {"name": f"n-{len(labels or {})}", "labels": {"a": pool, **(labels or {})}},
     }
 
@@ -172,7 +173,7 @@ def test_the_example_of_a_clouds_cluster_passes_on_gke() -> None:
     pools = [node({**GKE_OFF, **(pool.selector or {})}) for pool in example.pools]
     for item in pools:
         item["status"] = {"nodeInfo": {"containerRuntimeVersion": "containerd://2.1.0"}}
-    live = {POLICIES: [], DAEMON_SETS: [GKES], "nodes": pools, "deployments.apps": []}
+    live = {CLUSTER_POLICY: [], DAEMON_SET: [GKES], NODE: pools, DEPLOYMENT: []}
     cluster = LiveCluster(example, False, live.__getitem__)
     found = [
         check.judge(cluster)

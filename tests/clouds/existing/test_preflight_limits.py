@@ -8,6 +8,7 @@ import pytest
 
 from gpuform.clouds.existing.preflight import limits
 from gpuform.clouds.existing.preflight.cluster import LiveCluster
+from gpuform.kubernetes.kinds import LIMIT_RANGE, RESOURCE_QUOTA
 from tests.clouds.existing.test_preflight import env
 
 pytestmark = pytest.mark.unit
@@ -33,7 +34,7 @@ def limit(namespace: str = "default", type: str = "Container", **entry: Json) ->
 
 
 def judge(quotas: list[Json], ranges: list[Json], *works: Json) -> tuple[str, str]:
-    live = {limits.QUOTAS: quotas, limits.RANGES: ranges}
+    live = {RESOURCE_QUOTA: quotas, LIMIT_RANGE: ranges}
     declared = env(own={"workloads": list(works or (WORK,))})
     found = limits.judge(LiveCluster(declared, False, live.__getitem__))
     return found.verdict, found.fact

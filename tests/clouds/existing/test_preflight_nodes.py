@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuform.clouds.existing.preflight import nodes as existing_nodes
-from gpuform.clouds.existing.preflight.cluster import DAEMON_SETS, POLICIES, LiveCluster
-from gpuform.clouds.existing.preflight.nodes import DEPLOYMENTS
+from gpuform.clouds.existing.preflight.cluster import LiveCluster
+from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, DEPLOYMENT, NODE
 from gpuform.stack.preflight.check import Result
 from infra.model.environment import Environment
 from tests.clouds.existing.test_preflight import daemons, env
@@ -35,7 +35,7 @@ def policy(**toolkit: Any) -> Json:
 def judge(
     env: Environment, nodes: list[Json] | None = None, *policies: Json, sets: Sequence[Json] = ()
 ) -> dict[str, Result]:
-    objects = {"nodes": nodes or [], POLICIES: policies, DAEMON_SETS: sets}
+    objects = {NODE: nodes or [], CLUSTER_POLICY: policies, DAEMON_SET: sets}
     cluster = LiveCluster(env, None, objects.__getitem__)
     return {check.subject: check.judge(cluster) for check in existing_nodes.checks(env, "kubectl")}
 
@@ -158,7 +158,7 @@ def workload(image: str, name: str = "one", gates: str = "") -> Json:
 def judge_controllers(mode: str | None, *deployments: Json, sets: tuple[Json, ...] = ()) -> Result:
     own: Json = {"monitoring": {}, "health": {"mode": mode}} if mode else {}
     declared = env(own=own)
-    parts = LiveCluster(declared, None, {DEPLOYMENTS: deployments, DAEMON_SETS: sets}.__getitem__)
+    parts = LiveCluster(declared, None, {DEPLOYMENT: deployments, DAEMON_SET: sets}.__getitem__)
     (check,) = existing_nodes.controllers(declared, "kubectl")
     found: Result = check.judge(parts)
     return found
@@ -172,7 +172,7 @@ ACTING = {
 }
 
 
-@pytest.mark.parametrize("mode", ["cordon", "ticket", "replace"])
+@pytest.mark.parametrize("mode", ["cordon", "ticket"])
 @pytest.mark.parametrize("other", ACTING)
 def test_a_second_remediator_is_refused(mode: str, other: str) -> None:
     found = judge_controllers(mode, ACTING[other])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuform.checkout.paths import Paths
+from gpuform.kubernetes.kinds import SERVICE
 from gpuform.stack.destroy import StackTeardown
-from gpuform.stack.destroy.cluster import SERVICE
 from infra.config import parse
 from tests.clouds.openstack.fake_cloud import PROJECT
 from tests.stack.destroy.engine_state import BASE, PlayedCluster, patch_cluster, resource, teardown_of

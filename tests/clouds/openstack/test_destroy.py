@@ -11,8 +11,8 @@ import pytest
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clouds.openstack.destroy import MAGNUM_STEPS, Magnum, magnum_cluster
+from gpuform.kubernetes.kinds import SERVICE
 from gpuform.stack.destroy import Destroy
-from gpuform.stack.destroy.cluster import SERVICE
 from gpuform.stack.destroy.state import State
 from tests.clouds.openstack import fake_stack as made
 from tests.clouds.openstack.fake_cloud import PROJECT, FakeCloud, serve

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpuform.checkout.errors import Failure
-from gpuform.usage.cluster_objects import CLAIMS_PATH, SLICES_PATH
+from gpuform.kubernetes.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from gpuform.usage.nodes import Pod
 from gpuform.usage.queues import QueuedWorkload, Transition
 from infra.config import parse
@@ -156,8 +156,8 @@ STATUS = {"phase": "Running", "resourceClaimStatuses": [{"name": "gpu", "resourc
 FOUND: dict[str, list[dict[str, Any]]] = {
     NODES: [{"metadata": {"name": "n", "uid": "u"}, "status": {"allocatable": {"cpu": "4"}}}],
     PODS: [{"metadata": {"name": "a", "namespace": "lab"}, "spec": {"containers": [{}]}, "status": STATUS}],
-    SLICES_PATH: [{"spec": SLICE}],
-    CLAIMS_PATH: [claim(allocation={"devices": {"results": RESULTS}})],
+    RESOURCE_SLICE.path(): [{"spec": SLICE}],
+    RESOURCE_CLAIM.path(): [claim(allocation={"devices": {"results": RESULTS}})],
 }
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpuform.usage.cluster_objects import CLAIMS, SLICES, Claims, parse_claims
+from gpuform.kubernetes.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
+from gpuform.usage.cluster_objects import Claims, parse_claims
 from gpuform.usage.status import summarise_status
 from infra.config import parse
 from infra.model.placement import quotas
@@ -61,7 +62,10 @@ def planned(site: Any) -> Any:
 
 
 def claimed_now(site: Any) -> Claims:
-    lists = [json.loads(site.kubectl("get", kind, "-A", "-o", "json"))["items"] for kind in (SLICES, CLAIMS)]
+    lists = [
+        json.loads(site.kubectl("get", kind.resource, "-A", "-o", "json"))["items"]
+        for kind in (RESOURCE_SLICE, RESOURCE_CLAIM)
+    ]
     return parse_claims(*lists)
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gpuform.kubernetes.client import ApiError, Client
-from gpuform.provider.guards import operator_removal
+from gpuform.provider.guards import removal as base
 from gpuform.provider.guards.operator_removal import GpuOperatorRemoval
 from gpuform.provider.handler import Call
 from gpuform.provider.nodes.cluster import Cluster
@@ -66,7 +66,7 @@ def test_it_is_a_type_of_the_provider() -> None:
 
 
 def test_what_the_operator_sets_goes_and_what_others_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_removal, "_POLL_S", 0)
+    monkeypatch.setattr(base, "POLL_S", 0)
     own = {
         "nvidia.com/gpu.present": "false",
         f"{DEPLOY}driver": "true",
@@ -119,7 +119,7 @@ def test_a_node_that_the_operator_has_cordoned_is_uncordoned(
 
 
 def test_nodes_and_pods_that_do_not_end_hold_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_removal, "STOP_TIMEOUT_S", -1)
+    monkeypatch.setattr(base, "TIMEOUT_S", -1)
     state = {STATE: "drain-required"}
     fake = FakeNodes([node(name, state, True) for name in "abc"], gone="b")
     assert delete(fake) == [

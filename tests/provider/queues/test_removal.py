@@ -11,10 +11,10 @@ import pytest
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import ApiError, Client, Unreachable
+from gpuform.provider.guards import removal as base
 from gpuform.provider.handler import Call
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.own.provider import GpuformProvider
-from gpuform.provider.queues import removal
 from gpuform.provider.queues.removal import KueueRemoval
 from tests.provider.conftest import Log
 
@@ -82,7 +82,7 @@ def test_it_is_a_type_of_the_provider() -> None:
 
 
 def test_kueue_is_stopped_before_its_objects_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "_POLL_S", 0)
+    monkeypatch.setattr(base, "POLL_S", 0)
     played = FakeKueue(manager=3)
     in_use, managed = "kueue.x-k8s.io/resource-in-use", "kueue.x-k8s.io/managed"
     played.lists = {
@@ -123,7 +123,7 @@ def test_what_is_gone_already_is_passed_over() -> None:
 
 
 def test_a_controller_that_does_not_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "STOP_TIMEOUT_S", -1)
+    monkeypatch.setattr(base, "TIMEOUT_S", -1)
     played = FakeKueue(manager=9)
     with pytest.raises(OperationError, match="kueue-controller-manager: its pods do not end; see `kubectl"):
         delete(played)

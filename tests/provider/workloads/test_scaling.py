@@ -10,10 +10,10 @@ import pytest
 
 from gpuform.checkout.errors import OperationError
 from gpuform.kubernetes.client import Client
+from gpuform.provider.guards import removal as base
 from gpuform.provider.handler import Call
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.own.provider import GpuformProvider
-from gpuform.provider.workloads import scaling
 from gpuform.provider.workloads.scaling import ScalingRemoval
 from tests.provider.conftest import Log
 
@@ -73,7 +73,7 @@ def test_it_is_a_type_of_the_provider() -> None:
 
 
 def test_the_declared_number_is_set_after_the_autoscaler_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scaling, "_POLL_S", 0)
+    monkeypatch.setattr(base, "POLL_S", 0)
     played = FakeCluster(polls=3)
     assert delete(played) == 3
     assert played.polls < 0

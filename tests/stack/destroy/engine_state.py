@@ -13,8 +13,8 @@ from gpuform.clouds import stack_teardown
 from gpuform.engine import Engine, EngineFailure, Result
 from gpuform.engine.events import Message, Step
 from gpuform.kubernetes.client import Unreachable
+from gpuform.kubernetes.kinds import Kind
 from gpuform.stack.destroy import Options, StackTeardown
-from gpuform.stack.destroy.cluster import Kind
 from infra.config import load
 from infra.model.environment import Environment
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import yaml
 
-from gpuform.stack.destroy.cluster import INGRESS, NODE, NODE_CLAIM, NODE_CLASS, NODE_POOL, SERVICE, Cluster
+from gpuform.kubernetes.cluster import Cluster
+from gpuform.kubernetes.kinds import INGRESS, NODE, NODE_CLAIM, NODE_CLASS, NODE_POOL, SERVICE
 from tests.clouds.aws.moto_account import primary
 from tests.conftest import Kubectl
 

@@ -17,8 +17,9 @@ from gpuform.checkout.errors import Failure
 from gpuform.cli.main import app
 from gpuform.clouds.aws.destroy import EKS_STEPS
 from gpuform.kubernetes.client import Unreachable
+from gpuform.kubernetes.cluster import Cluster
+from gpuform.kubernetes.kinds import CLAIM, POD, VOLUME
 from gpuform.stack.destroy import Destroy, Plan, StackTeardown, cluster_teardown
-from gpuform.stack.destroy.cluster import CLAIM, POD, VOLUME, Cluster
 from gpuform.stack.recover import locks
 from tests.engine.conftest import lock
 from tests.stack.destroy.engine_state import REGION, _credentials, aws_state, eks, engine_of, teardown_of

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpuform.checkout.errors import Failure
+from gpuform.kubernetes.kinds import Kind
 from gpuform.stack.destroy import Destroy, StackTeardown, operator
-from gpuform.stack.destroy.cluster import Kind
 from infra.config import parse
 from tests.stack.destroy.engine_state import (
     PlayedCluster,

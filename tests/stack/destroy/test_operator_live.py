@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from gpuform.checkout.errors import Failure
+from gpuform.kubernetes.cluster import Cluster
 from gpuform.stack.destroy import operator
-from gpuform.stack.destroy.cluster import Cluster
 from tests.conftest import Kubectl, Plane
 from tests.external import reference
 

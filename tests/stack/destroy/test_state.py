@@ -9,21 +9,13 @@ from typing import Any, cast
 import pytest
 
 from components.manifest import CORE_NAMES
+from gpuform.kubernetes import kinds
 from gpuform.kubernetes.client import Unreachable
-from gpuform.stack.destroy import cluster, karpenter
-from gpuform.stack.destroy.cluster import (
-    BUDGET,
-    DEPLOYMENT,
-    EVENT,
-    LEASE,
-    Cluster,
-    Kind,
-    Remaining,
-    StillExists,
-    summarise,
-    wait_until_deleted,
-)
+from gpuform.kubernetes.cluster import Cluster
+from gpuform.kubernetes.kinds import BUDGET, DEPLOYMENT, EVENT, LEASE, Kind
+from gpuform.stack.destroy import karpenter
 from gpuform.stack.destroy.state import DeclaredObject, State, forget_cluster_contents
+from gpuform.stack.destroy.waiting import Remaining, StillExists, summarise, wait_until_deleted
 from infra.config import parse
 from infra.plan import workloads
 from tests.config.tables import SERVED
@@ -78,7 +70,7 @@ def test_parts_without_pods_are_left_to_the_engine_and_a_destroy_can_delete_all_
     ]
     known = State.from_state({"deployment": {"resources": [resource(states.STACK), *made]}})
     assert [one.kind for one in known.workloads()] == ["InferenceService"]
-    assert cluster.WORKLOADS["InferenceService"].path().startswith("/apis/serving.kserve.io/v1beta1/")
+    assert kinds.WORKLOADS["InferenceService"].path().startswith("/apis/serving.kserve.io/v1beta1/")
 
 
 def test_a_cluster_that_is_gone_leaves_no_word_in_the_state() -> None:

@@ -17,12 +17,11 @@ from gpuform.checkout.errors import Failure
 from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE, operations
-from gpuform.kubernetes.kubeconfig_errors import translate_errors
+from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, NODE, Kind
 from gpuform.stack.preflight.check import Check, Result, local_state
 from infra.model.environment import Environment
 from infra.plan import device_plugin, sharing, startup
 
-POLICIES, DAEMON_SETS = "clusterpolicies.nvidia.com", "daemonsets.apps"
 NFD, DEVICE_PLUGINS = ("node-feature-discovery",), ("k8s-device-plugin",)
 """Names of the images of node feature discovery, and of NVIDIA's device plugin."""
 _GKES_PLUGIN, _GKE_OFF = ("nvidia-gpu-device-plugin",), "gke-no-default-nvidia-gpu-device-plugin"
@@ -45,17 +44,17 @@ class LiveCluster:
 
     env: Environment
     has_release: bool | None
-    list_objects: Callable[[str], Iterable[Json]]
+    list_objects: Callable[[Kind], Iterable[Json]]
 
     @cached_property
     def daemon_sets(self) -> Sequence[Json]:
-        return list(self.list_objects(DAEMON_SETS))
+        return list(self.list_objects(DAEMON_SET))
 
     @cached_property
     def gpu_nodes(self) -> Sequence[Json]:
         """Nodes of the pools with GPUs."""
         selectors = [(pool.selector or {}).items() for pool in self.env.pools if pool.gpus]
-        nodes = self.list_objects("nodes") if selectors else ()
+        nodes = self.list_objects(NODE) if selectors else ()
         return [node for node in nodes if any(item <= node_labels(node).items() for item in selectors)]
 
     @cached_property
@@ -87,25 +86,21 @@ class LiveCluster:
 
 def checks(env: Environment, by_hand: str) -> Iterator[Check]:
     """``by_hand``: kubectl with the options for this cluster."""
-    yield Check("GPU operator", f"{by_hand} get {POLICIES} -o yaml", judge_operator)
+    yield Check("GPU operator", f"{by_hand} get {CLUSTER_POLICY.resource} -o yaml", judge_operator)
     if env.gpu_operator.mode != "existing":
-        sets = f"{by_hand} get {DAEMON_SETS} -A -o wide"
+        sets = f"{by_hand} get {DAEMON_SET.resource} -A -o wide"
         yield Check("device plugin", sets, judge_device_plugin)
         yield Check("node feature discovery", sets, judge_feature_discovery)
 
 
-def list_objects(kubeconfig: str, context: str | None, kind: str) -> Sequence[Json]:
+def list_objects(kubeconfig: str, context: str | None, kind: Kind) -> Sequence[Json]:
     """All objects of a kind; none if the server does not have it. Raises Failure without an answer."""
-    import httpx
-
-    from gpuform.kubernetes import session
+    from gpuform.kubernetes.cluster import Reader
 
     try:
-        with translate_errors():
-            return session.list_objects(session.create_api(kubeconfig, context), kind)
-    except (ValueError, OSError, httpx.HTTPError) as error:
-        if str(error) == f"Kind {kind.partition('.')[0]} not found.":  # kr8s, Api.async_lookup_kind
-            return []
+        with Reader(kubeconfig, context) as cluster:
+            return cluster.list_objects(kind)
+    except (ValueError, OSError) as error:
         raise Failure("cluster", str(error) or type(error).__name__, f"check {kubeconfig}") from None
 
 
@@ -118,7 +113,7 @@ def has_release(paths: Paths, stack: str) -> bool | None:
 
 
 def judge_operator(cluster: LiveCluster) -> Result:
-    policies = list(cluster.list_objects(POLICIES))
+    policies = list(cluster.list_objects(CLUSTER_POLICY))
     foreign = cluster.foreign_objects(policies)
     if cluster.env.gpu_operator.mode == "existing":
         if foreign:

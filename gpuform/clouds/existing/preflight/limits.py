@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuform.checkout.listing import abbreviate
 from gpuform.clouds.existing.preflight.cluster import LiveCluster, object_name
+from gpuform.kubernetes.kinds import LIMIT_RANGE, RESOURCE_QUOTA
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.base.quantities import quantity
 from infra.model.environment import Environment
@@ -14,25 +15,28 @@ from infra.model.placement import fit
 from infra.model.workload.workload import Workload
 from infra.plan.quotas import QUOTA
 
-QUOTAS, RANGES = "resourcequotas", "limitranges"
 Json = Mapping[str, Any]
 
 
 def checks(env: Environment, by_hand: str) -> Iterator[Check]:
     if env.workloads:
-        yield Check("limits of namespaces", f"{by_hand} get {QUOTAS},{RANGES} -A -o yaml", judge)
+        yield Check(
+            "limits of namespaces",
+            f"{by_hand} get {RESOURCE_QUOTA.resource},{LIMIT_RANGE.resource} -A -o yaml",
+            judge,
+        )
 
 
 def judge(cluster: LiveCluster) -> Result:
     """Pods that the API server would refuse. They limit their memory and GPUs, and not their CPU."""
-    ranges, facts = list(cluster.list_objects(RANGES)), list[str]()
+    ranges, facts = list(cluster.list_objects(LIMIT_RANGE)), list[str]()
     with_cpu_limit = {  # a maximum is a default, too
         item["metadata"]["namespace"]
         for item in ranges
         for limit in item["spec"].get("limits") or ()
         if "cpu" in {**(limit.get("default") or {}), **(limit.get("max") or {})}
     }
-    for item in cluster.list_objects(QUOTAS):
+    for item in cluster.list_objects(RESOURCE_QUOTA):
         needs, spec = dict[str, float](), item["spec"]
         for work in _workloads(cluster.env, item):
             for key, amount in _needs(cluster.env, work).items():

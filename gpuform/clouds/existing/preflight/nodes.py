@@ -19,8 +19,6 @@ from functools import partial
 from typing import Any
 
 from gpuform.clouds.existing.preflight.cluster import (
-    DAEMON_SETS,
-    POLICIES,
     LiveCluster,
     containers,
     has_image,
@@ -29,6 +27,7 @@ from gpuform.clouds.existing.preflight.cluster import (
     node_labels,
     object_name,
 )
+from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, DEPLOYMENT
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment
 from infra.model.hosts.cluster import CDI
@@ -53,12 +52,12 @@ def checks(env: Environment, by_hand: str) -> Iterator[Check]:
     if not any(pool.gpus for pool in env.pools):
         return
     if operator.mode == "operator":
-        sets = f"{by_hand} get nodes -L {DEPLOY_DRIVER}; {by_hand} get {DAEMON_SETS} -A -o wide"
+        sets = f"{by_hand} get nodes -L {DEPLOY_DRIVER}; {by_hand} get {DAEMON_SET.resource} -A -o wide"
         yield Check(OWNERSHIP, sets, judge_ownership)
     if operator.cdi and operator.mode != "existing":
         yield Check("container runtimes", f"{by_hand} get nodes -o wide", judge_runtimes)
     if operator.mode == "existing":
-        yield Check(ISOLATION, f"{by_hand} get {POLICIES} -o yaml", judge_policy)
+        yield Check(ISOLATION, f"{by_hand} get {CLUSTER_POLICY.resource} -o yaml", judge_policy)
     elif env.ownership.toolkit == "host":
         yield Check(ISOLATION, BY_HAND, partial(judge_unknown_toolkit, env))
 
@@ -115,7 +114,7 @@ def judge_runtimes(cluster: LiveCluster) -> Result:
 
 def judge_policy(cluster: LiveCluster) -> Result:
     """Read the setting of the cluster's own operator."""
-    for policy in cluster.list_objects(POLICIES):
+    for policy in cluster.list_objects(CLUSTER_POLICY):
         name, toolkit = policy["metadata"]["name"], policy["spec"].get("toolkit") or {}
         env = {variable["name"]: variable.get("value") for variable in toolkit.get("env") or ()}
         if toolkit.get("enabled", True) and env.get(VARIABLE) == "false":
@@ -137,7 +136,6 @@ def judge_unknown_toolkit(env: Environment, _: object) -> Result:
     return Result("SKIP", f"{fact}, and with cdi: false it cannot be false", fix)
 
 
-DEPLOYMENTS = "deployments.apps"
 SUBJECT = "health loop"
 _ACTING_IMAGES: Mapping[str, str] = {
     "fault-quarantine": "NVSentinel",
@@ -154,11 +152,15 @@ _NODE_REPAIR_GATE = "NodeRepair=true"
 def controllers(env: Environment, by_hand: str) -> Iterator[Check]:
     """One check: who acts on nodes with GPUs."""
     if any(pool.gpus for pool in env.pools):
-        yield Check(SUBJECT, f"{by_hand} get {DEPLOYMENTS},{DAEMON_SETS} -A -o wide", judge_remediators)
+        yield Check(
+            SUBJECT,
+            f"{by_hand} get {DEPLOYMENT.resource},{DAEMON_SET.resource} -A -o wide",
+            judge_remediators,
+        )
 
 
 def judge_remediators(cluster: LiveCluster) -> Result:
-    objects = [*cluster.list_objects(DEPLOYMENTS), *cluster.daemon_sets]
+    objects = [*cluster.list_objects(DEPLOYMENT), *cluster.daemon_sets]
     acting = {program: object_name(item) for item in objects for program in _acting_names(item)}
     names = " and ".join(f"{program} ({place})" for program, place in acting.items())
     health = cluster.env.health
