@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import cloudwatch, eks, iam, sqs
 
-from components.chart import helm_release
 from components.iam_role import iam_role
+from components.manifest import helm_release
 from infra.plan import eks as releases
 from infra.plan import iam as documents
 from infra.plan.charts import ChartRelease

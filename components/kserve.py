@@ -13,7 +13,7 @@ from pulumi_kubernetes.apiextensions.v1 import (
 )
 from pulumi_kubernetes.meta.v1 import ObjectMetaPatchArgs
 
-from components.chart import helm_release
+from components.manifest import helm_release
 from infra.plan import kserve
 from infra.plan.charts import ChartRelease
 

@@ -12,7 +12,7 @@ from components.iam_role import iam_role
 from components.manifest import timeouts
 from infra.model.pool.pool import Pool
 from infra.plan import iam as documents
-from infra.plan import node_class, node_groups
+from infra.plan import karpenter, node_groups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class NodeGroups(pulumi.ComponentResource):
                 "security_groups": [self._args.security_group],
                 "delete_on_termination": "true",
             }
-            for interface in node_class.network_interfaces(pool)
+            for interface in karpenter.network_interfaces(pool)
         ]
 
     def _placement(self, pool: Pool) -> ec2.LaunchTemplatePlacementArgsDict:
@@ -152,7 +152,7 @@ def _volumes(pool: Pool) -> list[ec2.LaunchTemplateBlockDeviceMappingArgs]:
                 delete_on_termination="true",
             ),
         )
-        for device in node_class.block_devices(pool)
+        for device in karpenter.block_devices(pool)
     ]
 
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import pulumi
 
-from components.chart import helm_release
-from components.manifest import Manifest, resource, timeouts
+from components.manifest import Manifest, helm_release, resource, timeouts
 from infra.plan.charts import ChartRelease
 
 MONITORING_S = 600  # a dozen images, a volume, and jobs that make the webhook's certificate

@@ -14,7 +14,7 @@ import pytest
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
-from lab.offline import controller_charts, karpenter_crds, keda_chart
+from lab.offline import pinned_charts
 from lab.plane import monitoring
 from lab.sidecars.controllers.rows import CHARTS
 from lab.toolchain.module_files import cached_folder
@@ -28,15 +28,18 @@ from tests.openstack.installed import NotInstallable, install_services
 def main(everything: bool) -> None:
     """Get each; a second run finds all of it in the caches."""
     root, cache = Paths.here().root, Paths.here().cache
-    karpenter = root / karpenter_crds.FOLDER
+    karpenter = root / pinned_charts.FOLDER
     steps: list[tuple[str, Callable[[], object]]] = [
-        ("CRDs of Karpenter", lambda: karpenter_crds.chart(karpenter, cache)),
+        ("CRDs of Karpenter", lambda: pinned_charts.crds_chart(karpenter, cache)),
         ("CRDs of Prometheus", lambda: monitoring.crd_folder(root / monitoring.CRDS, cache)),
-        ("manifests of KEDA", lambda: cached_folder(keda_chart.SOURCE, root / "toolchain" / "keda", cache)),
+        (
+            "manifests of KEDA",
+            lambda: cached_folder(pinned_charts.SOURCE, root / "toolchain" / "keda", cache),
+        ),
         (
             "charts of controllers",
             lambda: [
-                controller_charts.chart(one, root / controller_charts.pin_folder(one), cache)
+                pinned_charts.controller_chart(one, root / pinned_charts.pin_folder(one), cache)
                 for one in CHARTS
             ],
         ),

@@ -40,7 +40,7 @@ from infra.model.base.fields import listing
 from infra.model.environment import Environment
 from infra.model.platform.health import Health
 from infra.plan import cost
-from infra.plan.bill import Bill, to_document
+from infra.plan.cost import Bill, to_document
 from lab.plane.layout import prometheus_port
 
 if TYPE_CHECKING:
@@ -172,8 +172,7 @@ def report(
 
     It needs no network and no script. Without Prometheus it shows only what is requested, and says so.
     """
-    from gpuform.reports.page import render_page, save_page
-    from gpuform.reports.serve import REFRESH_S, page_server
+    from gpuform.reports.page import REFRESH_S, page_server, render_page, save_page
 
     paths = Paths.here(stack)
     env = load_environment(stack, paths)

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gpuform.engine.changes import change_line, change_lines, is_change, is_grouped, resource_name
-from gpuform.engine.events import Event, Message, Step, Violation
+from gpuform.engine.events import (
+    Event,
+    Message,
+    Step,
+    Violation,
+    change_line,
+    change_lines,
+    is_change,
+    is_grouped,
+    resource_name,
+)
 
 
 @dataclass

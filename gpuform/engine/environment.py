@@ -34,57 +34,12 @@ UNSET_VARIABLES = (
     "PULUMI_DIY_BACKEND_ZSTD",
 )
 
-_WRAPPER = """#!/bin/sh
-# pulumi for this project. The engine writes an encryption salt into the stack file that it is given, so
-# every run gets a fresh copy of Pulumi.<stack>.yaml; `pulumi config` alone works on the file itself.
-# Before an update of a stack on AWS, its account is checked (gpuform doctor); GPUFORM_SKIP_PREFLIGHT=1
-# skips that.
-stack=${PULUMI_STACK-} command= takes=
-for word in "$@"; do
-  case $takes in
-    stack) stack=$word takes= ; continue ;;
-    other) takes= ; continue ;;
-  esac
-  case $word in
-    --stack=*) stack=${word#--stack=} ;;
-    -s=*) stack=${word#-s=} ;;
-    --stack | -s) takes=stack ;;
-    --cwd | -C | --color | --verbose | -v | --tracing) takes=other ;;
-    --help | -h) GPUFORM_SKIP_PREFLIGHT=1 ;;
-    -*) ;;
-    *) [ -n "$command" ] || command=$word ;;
-  esac
-done
-stack=${stack##*/}
-tracked=@ROOT@/Pulumi.$stack.yaml
-copy=@FOLDER@/Pulumi.$stack.yaml
-case $command in
-  up | update | preview | pre | destroy | down | refresh | import | watch | logs)
-    if [ -n "$stack" ] && [ -f "$tracked" ]; then
-      # The salt is for secret values of the file, and may be that of another passphrase than these runs have.
-      grep -q 'secure:' "$tracked" && unneeded= || unneeded='/^encryptionsalt:/d'
-      sed -e "$unneeded" "$tracked" > "$copy.$$" && chmod 600 "$copy.$$" && mv "$copy.$$" "$copy" || exit 1
-      PULUMI_OPTION_CONFIG_FILE=$copy
-      export PULUMI_OPTION_CONFIG_FILE
-    fi
-    ;;
-esac
-case $command:${GPUFORM_SKIP_PREFLIGHT-}${GPUFORM_OFFLINE-} in
-  up: | update:)
-    if [ -n "$stack" ] && [ -f "$tracked" ] && grep -Eq 'kind:.*(aws|openstack)' "$tracked"; then
-      (cd @ROOT@ && @PYTHON@ -c 'from gpuform.cli.main import main; main()' preflight "$stack") || exit
-    fi
-    ;;
-esac
-exec @PULUMI@ "$@"
-"""
-
 
 def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bool = False) -> dict[str, str]:
     """Variables to set for engine runs by hand or by ``Engine``, on top of the caller's environment.
 
-    Also installs the wrapper and links in ``paths.shims`` and our plugins, and fetches a missing tool (errors
-    as ``Toolchain.path``). A state that the stack file declares is used with the caller's own credentials and
+    Also installs the links in ``paths.shims`` and our plugins, and fetches a missing tool (errors as
+    ``Toolchain.path``). A state that the stack file declares is used with the caller's own credentials and
     passphrase; InputError if it is invalid. ``offline`` runs have a home and a backend of their own, and
     stand-ins for AWS.
     """
@@ -157,17 +112,6 @@ def export_lines(env: Mapping[str, str]) -> str:
 def install_tools(files: EngineFiles, tools: Tools, stack: str) -> None:
     files.backend.mkdir(parents=True, exist_ok=True)
     write(writable.version_file(files.paths.state), version("gpuform"), 0o644)
-    pulumi = tool(files, tools, "pulumi")
-    link(files.pulumi, pulumi)
-    link(files.paths.shims / "kubectl", tool(files, tools, "kubectl"))
-    replacements = {
-        "@ROOT@": files.paths.root,
-        "@FOLDER@": files.folder,
-        "@PULUMI@": pulumi,
-        "@PYTHON@": sys.executable,
-    }
-    wrapper = _WRAPPER
-    for mark, path in replacements.items():
-        wrapper = wrapper.replace(mark, shlex.quote(str(path)))
-    write(files.paths.shims / "pulumi", wrapper, 0o755)
+    for name in ("pulumi", "kubectl"):
+        link(files.paths.shims / name, tool(files, tools, name))
     install(files, tools, stack)

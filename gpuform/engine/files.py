@@ -61,11 +61,6 @@ class EngineFiles:
         """One folder per running run, see :mod:`gpuform.checkout.scratch`."""
         return self.folder / "runs"
 
-    @property
-    def pulumi(self) -> Path:
-        """Link to the real pulumi, which the wrapper in ``Paths.shims`` starts."""
-        return self.folder / "pulumi"
-
     def stack_file(self, stack: str) -> Path:
         """The copy of the stack file that the engine may write into."""
         return self.folder / f"Pulumi.{stack}.yaml"
@@ -79,15 +74,12 @@ class EngineFiles:
 
 
 def tool(files: EngineFiles, tools: Tools, name: str) -> Path:
-    """Path of the real tool behind our own wrappers and links.
+    """Path of the real tool behind our own links.
 
     After ``eval "$(gpuform local env)"`` these come first on PATH, and the toolchain mistakes them for tools.
     """
     path = tools.path(name)
-    if path.parent == files.paths.shims:
-        link = files.pulumi if name == "pulumi" else files.paths.shims / name
-        return link.resolve()
-    return path
+    return path.resolve() if path.parent == files.paths.shims else path
 
 
 def write(path: Path, content: str, mode: int) -> None:

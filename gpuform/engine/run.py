@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +16,21 @@ from typing import Any
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.engine import backend, checkpoint, conflicts, locks, pending
+from gpuform.engine import backend, checkpoint, locks, pending
 from gpuform.engine.display import Display
 from gpuform.engine.environment import PASSPHRASE, UNSET_VARIABLES, engine_env
 from gpuform.engine.events import Event
-from gpuform.engine.files import EngineFiles, Tools
-from gpuform.engine.result import EngineFailure, Record, Result, failure_reason, read_log
+from gpuform.engine.files import EngineFiles, Tools, write
+from gpuform.engine.result import (
+    FORCE,
+    EngineFailure,
+    Record,
+    Result,
+    conflicts,
+    failure_reason,
+    read_log,
+    retry_with_force,
+)
 from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
 from infra.model.base import guard_names
@@ -75,10 +85,10 @@ class Engine:
 
         def run(forced: Sequence[str]) -> Result:
             arguments = ["--yes", "--skip-preview", *packs, *_repeat("--target", forced)]
-            variables = conflicts.FORCE if forced else {}
+            variables = FORCE if forced else {}
             return self._operate("up", stack, arguments, on_event, settle, acknowledged, variables)
 
-        return conflicts.retry_with_force(run, self._say)
+        return retry_with_force(run, self._say)
 
     def preview(
         self,
@@ -90,7 +100,7 @@ class Engine:
         """Preview an update; with ``*`` among ``acknowledged``, losses are warnings and not errors."""
         unprotected = ["--ignore-protect"] if guard_names.REPORT in acknowledged else []
         arguments = [*_repeat("--policy-pack", policy_packs), *unprotected]
-        force = conflicts.FORCE  # as `up` does, with dry runs alone
+        force = FORCE  # as `up` does, with dry runs alone
         return self._operate("preview", stack, arguments, on_event, None, acknowledged, force)
 
     def destroy(
@@ -193,9 +203,7 @@ class Engine:
         writable.require_state(self._paths.state)
         declared = None if self._files.offline else backend.declared_state(self._paths.root, stack)
         own_variables = engine_env(self._paths, self._tools, stack, self._files.offline)
-        # Callers of this class run the preflight themselves, or skip it on purpose.
-        inherited = backend.environment_without(UNSET_VARIABLES, own_variables, PASSPHRASE)
-        env = inherited | own_variables | {"GPUFORM_SKIP_PREFLIGHT": "1"}
+        env = backend.environment_without(UNSET_VARIABLES, own_variables, PASSPHRASE) | own_variables
         if declared is not None:
             backend.require_passphrase(stack, declared, env)
         file = self._paths.root / f"Pulumi.{stack}.yaml"
@@ -204,6 +212,20 @@ class Engine:
                 self._say(notice)
         self._runs[stack] = env, declared
         return self._runs[stack]
+
+    def _stack_copy(self, stack: str) -> dict[str, str]:
+        """A copy of the stack file for the engine, which writes an encryption salt into the file.
+
+        Without a salt that the file has, unless it has secret values: it may be of another passphrase.
+        """
+        file = self._paths.root / f"Pulumi.{stack}.yaml"
+        if not file.is_file():
+            return {}
+        text, copy = file.read_text(encoding="utf-8"), self._files.stack_file(stack)
+        if "secure:" not in text:
+            text = re.sub(r"(?m)^encryptionsalt:.*\n?", "", text)
+        write(copy, text, 0o600)
+        return {"PULUMI_OPTION_CONFIG_FILE": str(copy)}
 
     def _operate(
         self,
@@ -215,7 +237,8 @@ class Engine:
         acknowledged: Sequence[str] = (),
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> Result:
-        env = self.prepare(stack) | {guard_names.VARIABLE: " ".join(acknowledged), **variables}
+        env = self.prepare(stack) | self._stack_copy(stack)
+        env |= {guard_names.VARIABLE: " ".join(acknowledged), **variables}
         options: list[str] = []
         if operation in ("up", "destroy"):
             state = self._state(env, stack)
@@ -252,7 +275,7 @@ class Engine:
             tuple(record.messages),
             tuple(record.violations),
         )
-        display.end(show_errors=not conflicts.conflicts(result))
+        display.end(show_errors=not conflicts(result))
         if code == 0:
             return result
         if failure := locks.locked_failure(read_log(log), stack):

@@ -218,7 +218,7 @@ def _on_path(plugin: _OwnPlugin, files: EngineFiles) -> Path | None:
 def _official_path(plugin: _OwnPlugin, files: EngineFiles) -> Path | None:
     if on_path := _on_path(plugin, files):
         return on_path
-    sibling = files.pulumi.resolve().with_name(plugin.file)
+    sibling = (files.paths.shims / "pulumi").resolve().with_name(plugin.file)
     home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     candidates = [sibling] if plugin.kind == "language" else []
     if home != files.home:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from urllib.parse import urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from gpuform.checkout.errors import Failure
 from gpuform.checkout.listing import count_of
-from gpuform.reports import picture, rehearsal, tables, timeline, top
+from gpuform.reports import picture, rehearsal, tables, top
 from gpuform.reports.picture import Plot, Points
 from gpuform.reports.tables import format_usd
 from gpuform.usage.prometheus import Alert
@@ -27,7 +29,7 @@ from gpuform.usage.top.facts import Facts, Limit, PoolFacts
 from gpuform.usage.top.measured import nodes_to_draw
 from gpuform.usage.top.view import Gpu, Node, PodUse
 from infra.model.base import namespaces
-from infra.plan.bill import per_month
+from infra.plan.cost import per_month
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 
 MOST_ALERTS, MOST_PODS, MOST_TROUBLES, MOST_WAITING = 50, 200, 50, 50
@@ -70,7 +72,7 @@ PAGES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-PAGES.globals |= {"picture": picture, "tables": tables, "timeline": timeline, "top": top}
+PAGES.globals |= {"picture": picture, "tables": tables, "timeline": rehearsal, "top": top}
 PAGES.globals |= {"count_of": count_of, "format_usd": format_usd, "per_month": per_month}
 PAGES.filters |= {"px": "{:.1f}".format, "colour": _colour}
 
@@ -179,7 +181,7 @@ def _limit_cells(limit: Limit) -> tuple[str, str, str]:
 
 
 def render_rehearsal(outcome: Outcome) -> str:
-    last = timeline.last_second(outcome.timeline, outcome.seconds)
+    last = rehearsal.last_second(outcome.timeline, outcome.seconds)
     pools = {pool.name: pool for pool in outcome.pools}
     groups = [(pools[name], list(nodes)) for name, nodes in groupby(outcome.nodes, lambda node: node.pool)]
     cells = (cell for node in outcome.nodes for row in node.gpus for cell in row if cell.pod)
@@ -208,3 +210,36 @@ def _rehearsed_pools(outcome: Outcome) -> list[tuple[str, ...]]:
         if pool.in_vain:
             rows.append((pool.name, f"launched, but never used: {', '.join(pool.in_vain)}", "", "", ""))
     return rows
+
+
+REFRESH_S = 15  # as often as Prometheus scrapes by default; a browser reloads the page by itself
+LOOPBACK = ("127.0.0.1", "localhost")
+PORT = 8790  # another is taken if it is in use
+
+
+def page_server(render: Callable[[], str]) -> HTTPServer:
+    """A server for ``serve_forever``; a Failure of ``render`` becomes a page that is reloaded, too."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            # Other sites must not read it by a name that they resolve to this address.
+            if self.path != "/" or self.headers.get("Host", "").partition(":")[0] not in LOOPBACK:
+                self.send_error(404)
+                return
+            try:
+                status, kind, body = 200, "html", render()
+            except Failure as failure:
+                status, kind, body = 503, "plain", f"failed: {failure}\n"
+            self.send_response(status)
+            self.send_header("Content-Type", f"text/{kind}; charset=utf-8")
+            self.send_header("Refresh", str(REFRESH_S))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Requests are not printed."""
+
+    try:
+        return HTTPServer((LOOPBACK[0], PORT), Page)
+    except OSError:
+        return HTTPServer((LOOPBACK[0], 0), Page)

@@ -16,7 +16,7 @@ from gpuform.reports import tables
 from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.outcome import Outcome, changed_paths, resource_name, violation_text
 from gpuform.stack.preview.snapshot import PodRef
-from infra.plan.bill import Bill, per_month
+from infra.plan.cost import Bill, per_month
 
 LIMIT = 60_000
 ROWS = 50

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.listing import count_of
-from gpuform.engine.changes import change_lines
+from gpuform.engine.events import change_lines
 from gpuform.reports import tables
 from gpuform.reports.pull_request import format_pods
 from gpuform.reports.tables import Cell, build_table
@@ -39,8 +39,7 @@ def require_preflight(stack: str, findings: Iterable[Finding], console: Console)
         raise Failure(
             f"preflight of stack {stack}",
             f"{len(failed)} of {len(all_findings)} checks failed, and nothing was changed",
-            "fix them, or skip the preflight: gpuform up --skip-preflight, "
-            "GPUFORM_SKIP_PREFLIGHT=1 pulumi up",
+            "fix them, or skip the preflight: gpuform up --skip-preflight",
         )
 
 

@@ -14,7 +14,7 @@ from gpuform.reports.fitting import FittingTable
 from gpuform.usage.nodes import Node, Pod
 from gpuform.usage.status import ClusterStatus, PoolStatus
 from infra.model.base import labels
-from infra.plan.bill import Bill, per_month
+from infra.plan.cost import Bill, per_month
 
 if TYPE_CHECKING:
     from gpuform.stack.preflight.check import Finding

@@ -6,7 +6,7 @@ from typing import Any
 
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
-from infra.plan import eks, iam, magnum, magnum_guards, node_class, node_groups, sharing, user_data
+from infra.plan import eks, iam, karpenter, magnum, node_groups, sharing, user_data
 
 Documents = list[dict[str, Any]]
 
@@ -50,7 +50,7 @@ def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
         "reservations": list(pool.aws_settings.reservations),
         "zones": list(node_groups.zones(env, pool)),
         "image": {"type": pool.image.eks_ami_type, "pin": env.ami(pool)},
-        "volumes": node_class.block_devices(pool),
+        "volumes": karpenter.block_devices(pool),
         "placement group": pool.aws_settings.placement_group,
         "labels": sharing.pool_labels(env, pool),
         "taints": sharing.pool_taints(env, pool),
@@ -59,7 +59,7 @@ def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
         "repair": None if node_groups.is_repaired(env, pool) else "not by EKS",
     }
     if pool.aws_settings.efa:
-        fields["network interfaces"] = node_class.network_interfaces(pool)
+        fields["network interfaces"] = karpenter.network_interfaces(pool)
     return {key: value for key, value in fields.items() if value}
 
 
@@ -73,7 +73,7 @@ def _iam_policies() -> Documents:
 
 
 def _magnum_cluster(env: Environment) -> dict[str, Any]:
-    guard = magnum_guards.cluster_guard(env)
+    guard = magnum.cluster_guard(env)
     return {
         "cluster": magnum.cluster(env),
         "replaced for": sorted({**guard.fixed, **(guard.template or {})}),
@@ -91,5 +91,5 @@ def _magnum_group(env: Environment, pool: Pool) -> dict[str, Any]:
         "each node": per_node,
         "node group": magnum.node_group(env, pool),
         "nodes": magnum.selector(env, pool),
-        "replaced for": sorted(magnum_guards.pool_guard(env, pool).fixed),
+        "replaced for": sorted(magnum.pool_guard(env, pool).fixed),
     }

@@ -24,7 +24,6 @@ FILES = (
     "actions.py",
     "model.py",
     "cluster.py",
-    "recovery.py",
     "decisions.py",
     "proof.py",
     "reporting.py",

@@ -11,7 +11,7 @@ from infra.model.environment import Environment
 from infra.model.platform.monitoring import CLAIM, NAMESPACE
 from infra.model.pool.pool import Pool
 from infra.model.workload.workload import NotebookWorkload
-from infra.plan import magnum_guards, node_groups, notebooks, quotas
+from infra.plan import magnum, node_groups, notebooks, quotas
 
 Fixed = dict[str, Any]
 
@@ -21,7 +21,7 @@ def cluster(env: Environment) -> Fixed:
 
     Sources for AWS: ForceNew in terraform-provider-aws (``aws_eks_cluster``, ``aws_vpc``), and EKS's API
     reference: UpdateClusterConfig accepts only subnets of the cluster's own VPC. Those of a Magnum cluster
-    have a guard of their own (`infra.plan.magnum_guards`).
+    have a guard of their own (`infra.plan.magnum`).
     """
     values: Fixed = {"cluster.kind": env.cluster.kind}
     if env.cluster.kind == "aws":
@@ -36,7 +36,7 @@ def cluster(env: Environment) -> Fixed:
 def contents(env: Environment) -> Fixed:
     """As `cluster`, and what replaces a Magnum cluster: then pools and namespaces go with it."""
     values = cluster(env)
-    return values | magnum_guards.cluster_guard(env).trigger if env.cluster.kind == "openstack" else values
+    return values | magnum.cluster_guard(env).trigger if env.cluster.kind == "openstack" else values
 
 
 def pools(env: Environment) -> dict[str, Fixed]:
@@ -47,7 +47,7 @@ def pools(env: Environment) -> dict[str, Fixed]:
     if env.cluster.kind == "aws":
         return {pool.name: _on_aws(env, pool) for pool in env.pools}
     if env.cluster.kind == "openstack":
-        return {pool.name: magnum_guards.pool_guard(env, pool).trigger for pool in env.pools}
+        return {pool.name: magnum.pool_guard(env, pool).trigger for pool in env.pools}
     return {}
 
 

@@ -15,7 +15,6 @@ from infra.plan import (
     karpenter,
     kserve,
     monitoring,
-    node_class,
     nodes,
     notebooks,
     pool_keeper,
@@ -79,12 +78,12 @@ def _parts(
     yield "readiness-gate", (), readiness_gate.manifests(env)
     yield "dra-driver", (dra.release(env),), ()
     if pools := [pool for pool in env.pools if pool.by_karpenter]:
-        role = node_class.node_role(env)
+        role = karpenter.node_role(env)
         objects = (
             manifest
             for pool in pools
             for manifest in (
-                node_class.ec2_node_class(env, pool, role, env.name),
+                karpenter.ec2_node_class(env, pool, role, env.name),
                 *karpenter.node_overlays(env, pool),
                 *karpenter.node_pools(env, pool),
             )

@@ -13,8 +13,8 @@ from infra.model.environment import Environment
 from infra.model.hosts.cluster import HostsCluster
 from infra.model.pool import allocatable
 from infra.plan import cost, inventory, sharing
-from infra.plan.bill import to_document
 from infra.plan.cloud_files import cloud_documents
+from infra.plan.cost import to_document
 from infra.plan.manifest import Manifest
 from infra.plan.parts import Part, parts
 from infra.strict_yaml import Dumper

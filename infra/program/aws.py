@@ -19,7 +19,8 @@ from infra.model.aws.network import ExistingNetwork
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
-from infra.plan import device_plugin, eks, node_class, node_groups, sharing
+from infra.plan import device_plugin, eks, node_groups, sharing
+from infra.plan.karpenter import node_role
 from infra.plan.node_groups import cluster_of
 from infra.program import guards
 from infra.program.target import Target
@@ -139,7 +140,7 @@ def _nodes(context: _Context) -> tuple[pulumi.Resource, ...]:
         karpenter = KarpenterArgs(
             crds=eks.karpenter_crd_release(env),
             controller=eks.karpenter_release(env),
-            node_role=node_class.node_role(env),
+            node_role=node_role(env),
             queue=eks.interruption_queue(env),
             region=cluster_of(env).region,
             partition=context.partition,

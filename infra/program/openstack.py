@@ -17,7 +17,7 @@ from components.magnum import (
     ReplacementGuardsArgs,
 )
 from infra.model.environment import Environment
-from infra.plan import magnum, magnum_guards
+from infra.plan import magnum
 from infra.plan.magnum import cluster_of
 from infra.program import guards
 from infra.program.target import Target
@@ -66,7 +66,7 @@ def _guards(env: Environment, template: pulumi.Output[str]) -> dict[str, Replace
             acknowledged=env.acknowledge_loss or None,
             cloud=guard.cloud,
         )
-        for guard in magnum_guards.guards(env)
+        for guard in magnum.guards(env)
     }
 
 
@@ -76,7 +76,7 @@ def _cluster(env: Environment, template: pulumi.Output[str]) -> MagnumClusterArg
         region=cluster_of(env).region,
         template=template,
         minutes=magnum.wait_minutes(env),
-        trigger=magnum_guards.cluster_guard(env).trigger,
+        trigger=magnum.cluster_guard(env).trigger,
         upgrades=magnum.upgrades(env),
         protect=guards.is_protected(env),
     )
@@ -86,7 +86,7 @@ def _groups(env: Environment, cluster_id: pulumi.Output[str]) -> NodeGroupsArgs:
     groups = {
         pool.name: NodeGroup(
             arguments=magnum.node_group(env, pool),
-            trigger=magnum_guards.pool_guard(env, pool).trigger,
+            trigger=magnum.pool_guard(env, pool).trigger,
             elastic=pool.elastic is not None,
         )
         for pool in env.pools

@@ -27,8 +27,7 @@ from infra.model.environment import Environment
 from infra.model.pool import allocatable, reset
 from infra.model.pool.pool import Pool
 from infra.plan import device_plugin, mig_parted, parts, pool_keeper, sharing
-from infra.plan.karpenter import node_overlays, node_pools
-from infra.plan.node_class import ec2_node_class, node_role
+from infra.plan.karpenter import ec2_node_class, node_overlays, node_pools, node_role
 from infra.plan.parts import Part
 from infra.plan.startup import startup_change
 from infra.program import workloads

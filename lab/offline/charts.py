@@ -68,26 +68,26 @@ class Charts:
 
     def _files(self, name: str, version: str) -> Files:
         if name == "gpu-operator" and self.operator:
-            from lab.offline import operator_chart
+            from lab.offline import pinned_charts
 
-            return operator_chart.files(self.operator, version)
+            return pinned_charts.operator_files(self.operator, version)
         version = version or "0.0.0"
         if name in _SIMULATED:
             return _with_metadata(self._checkout_folder(f"charts/{_SIMULATED[name]}"), name, version)
         if name == CRDS:
-            from lab.offline import karpenter_crds  # imports the toolchain, which few charts need
+            from lab.offline import pinned_charts  # imports the toolchain, which few charts need
 
-            pinned = self._checkout_folder(karpenter_crds.FOLDER)
-            return _with_metadata(karpenter_crds.chart(pinned, self.cache), name, version)
+            pinned = self._checkout_folder(pinned_charts.FOLDER)
+            return _with_metadata(pinned_charts.crds_chart(pinned, self.cache), name, version)
         if name == "keda":
-            from lab.offline import keda_chart
+            from lab.offline import pinned_charts
 
-            return keda_chart.files(self._checkout_folder("toolchain/keda"), self.cache, version)
+            return pinned_charts.keda_files(self._checkout_folder("toolchain/keda"), self.cache, version)
         if name in CHARTS:
-            from lab.offline import controller_charts
+            from lab.offline import pinned_charts
 
-            pinned = self._checkout_folder(controller_charts.pin_folder(name))
-            return _with_metadata(controller_charts.chart(name, pinned, self.cache), name, version)
+            pinned = self._checkout_folder(pinned_charts.pin_folder(name))
+            return _with_metadata(pinned_charts.controller_chart(name, pinned, self.cache), name, version)
         metadata = {"apiVersion": "v2", "name": name, "version": version}
         return {"Chart.yaml": json.dumps(metadata).encode(), "templates/values.yaml": _VALUES}
 

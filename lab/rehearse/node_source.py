@@ -13,7 +13,7 @@ from gpuform.engine.files import Tools
 from gpuform.usage.rehearsal import Refusal
 from infra.config import price_list
 from infra.model.environment import Environment
-from infra.plan import simulated_clouds
+from infra.plan import nodes
 from infra.plan.pool_keeper import kept_pools
 from infra.plan.startup import any_gated
 from lab.rehearse import pods
@@ -73,7 +73,7 @@ class CalculatedGroups(NodeSource):
     """Magnum's autoscaled groups; all nodes exist from the start. No cluster-autoscaler runs.
 
     A group has as many nodes as the workloads need, by what one of its nodes holds, within its bounds
-    (`infra.plan.simulated_clouds.group_size`).
+    (`infra.plan.nodes.group_size`).
     """
 
     way = "counted"
@@ -90,9 +90,9 @@ class CalculatedGroups(NodeSource):
         }
         surplus_nodes = set()
         for pool in self._env.pools:
-            count = simulated_clouds.group_size(self._env, pool)
+            count = nodes.group_size(self._env, pool)
             names = [f"{pool.name}-{index}" for index in reversed(range(count))]
-            surplus = count - simulated_clouds.group_size(half, pool)
+            surplus = count - nodes.group_size(half, pool)
             surplus_nodes |= set([name for name in names if name not in bare][:surplus])
         for name in sorted(surplus_nodes):
             cluster.delete(f"{NODES}/{name}")

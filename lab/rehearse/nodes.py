@@ -32,8 +32,8 @@ from infra.model.gpu.machines import Machine
 from infra.model.hosts.cluster import CDI, NVIDIA_RUNTIME, HostsCluster, format_version
 from infra.model.platform.installed import driver_of
 from infra.model.pool.pool import Pool
-from infra.plan import magnum, simulated_clouds
-from infra.plan.nodes import bare_node
+from infra.plan import magnum
+from infra.plan.nodes import UNDECLARED_SIZE, aws_nodes, bare_node, daemon_sets, magnum_nodes, unknown_workers
 from lab.rehearse.cloud.market import reservations_of
 from lab.rehearse.cluster import NODES, Cluster
 from lab.rehearse.stack_file import SELECTED
@@ -43,7 +43,7 @@ OWN_HOST = "own host"
 OLDEST = "1.6"
 """containerd of Debian 12, the oldest system of the Ansible roles."""
 _STAND_IN = "{} resources: a stand-in checks every input and creates nothing"
-_CORES, _GIB = simulated_clouds.UNDECLARED_SIZE
+_CORES, _GIB = UNDECLARED_SIZE
 _STRICT = (SIM_CONTAINER_RUNTIME, SIM_GPU_RESET)
 """Annotations that nodes of earlier versions did not have; without them nodes accept every setting."""
 
@@ -83,13 +83,13 @@ class _Eks(SimulatedNodes):
     by_cloud = True
 
     def offline_manifests(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
-        return simulated_clouds.aws_nodes(env, waiting)
+        return aws_nodes(env, waiting)
 
     def rehearsed(self, env: Environment) -> RehearsedNodes:
         """The nodes of node groups, and EKS's DaemonSets."""
         manifests = [
-            *simulated_clouds.aws_nodes(env, waiting=True, fixed_only=True),
-            *simulated_clouds.daemon_sets(env),
+            *aws_nodes(env, waiting=True, fixed_only=True),
+            *daemon_sets(env),
         ]
         return RehearsedNodes(tuple(manifests), (_STAND_IN.format("AWS"), *_reservation_note(env)))
 
@@ -98,20 +98,20 @@ class _Magnum(SimulatedNodes):
     by_cloud = True
 
     def offline_manifests(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
-        return simulated_clouds.magnum_nodes(env, proven=not waiting)
+        return magnum_nodes(env, proven=not waiting)
 
     def labels(self, env: Environment) -> tuple[str, str]:
         group = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
         return group, group
 
     def rehearsed(self, env: Environment) -> RehearsedNodes:
-        unknown = simulated_clouds.unknown_workers(env)
+        unknown = unknown_workers(env)
         sizes = (f"{unknown}; simulated: {_CORES} cores and {_GIB} GiB",) if unknown else ()
-        return RehearsedNodes(simulated_clouds.magnum_nodes(env), (_STAND_IN.format("Magnum"), *sizes))
+        return RehearsedNodes(magnum_nodes(env), (_STAND_IN.format("Magnum"), *sizes))
 
     def undeclared(self, env: Environment, pool: Pool) -> tuple[str, ...]:
         workers = pool.name == magnum.DEFAULT_WORKERS
-        return (CPU, MEMORY_GIB) if workers and simulated_clouds.unknown_workers(env) else ()
+        return (CPU, MEMORY_GIB) if workers and unknown_workers(env) else ()
 
 
 class _Hosts(SimulatedNodes):

@@ -14,7 +14,7 @@ from gpuform.usage.rehearsal import PendingPod
 from infra.model.base.labels import COLOURS
 from infra.model.environment import Environment
 from infra.model.workload.workload import DeploymentWorkload, Workload
-from infra.plan import notebooks, quotas, sharing, simulated_clouds, workloads
+from infra.plan import nodes, notebooks, quotas, sharing, workloads
 from lab.rehearse.cluster import EVENTS, Cluster
 from lab.rehearse.reasons import FAILED_SCHEDULING, SCHEDULER, Event, latest_events, pending_reason
 
@@ -153,7 +153,7 @@ def _without_machines(env: Environment, work: Workload, events: Iterable[Event])
 def _group_remark(env: Environment, work: Workload) -> str:
     """A remark if the node group of the workload's pool is at its maximum; empty otherwise."""
     pool = env.pool(work.pool) if work.pool else None
-    if pool is None or not pool.by_autoscaler or simulated_clouds.group_size(env, pool) < pool.max_nodes:
+    if pool is None or not pool.by_autoscaler or nodes.group_size(env, pool) < pool.max_nodes:
         return ""
     return f"; group {pool.name} is at its maximum of {pool.max_nodes} nodes"
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from infra.strict_yaml import load_all
-from lab.offline import karpenter_crds
+from lab.offline import pinned_charts
 from lab.sidecars.controllers.rows import CHARTS
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import NVIDIA_CONFIG
@@ -33,8 +33,8 @@ _DEVICE_PLUGIN = "deployments/helm/nvidia-device-plugin"
 IN_MODULES: Mapping[str, tuple[Source, str]] = {
     name: (Source(f"chart-{name}", f"the chart {name}", module, Path(folder), "Chart.yaml"), pinned)
     for name, module, folder, pinned in (
-        ("karpenter", karpenter_crds.MODULE, "charts/karpenter", "karpenter-crds"),
-        ("karpenter-crd", karpenter_crds.MODULE, "charts/karpenter-crd", "karpenter-crds"),
+        ("karpenter", pinned_charts.MODULE, "charts/karpenter", "karpenter-crds"),
+        ("karpenter-crd", pinned_charts.MODULE, "charts/karpenter-crd", "karpenter-crds"),
         *((name, row.module, row.charts[name], row.name) for name, row in CHARTS.items()),
         ("nvidia-device-plugin", NVIDIA_CONFIG.module_path, _DEVICE_PLUGIN, NVIDIA_CONFIG.name),
     )

@@ -215,7 +215,7 @@ def test_a_failed_check_stops_before_anything_is_made(runs: Engine) -> None:
     assert "get-role" not in result.stdout  # doctor prints the commands of passed checks
     assert result.stderr == (
         "failed: preflight of stack aws-dev: 1 of 3 checks failed, and nothing was changed; fix them, or "
-        "skip the preflight: gpuform up --skip-preflight, GPUFORM_SKIP_PREFLIGHT=1 pulumi up\n"
+        "skip the preflight: gpuform up --skip-preflight\n"
     )
 
 

@@ -14,8 +14,6 @@ from gpuform.engine.environment import _clouds_yaml
 from tests.engine.conftest import Project
 
 pytestmark = pytest.mark.engine
-_SALT = "encryptionsalt: v1:KaM8n4guOs0=:v1:8JhdIorGv40/UVfk:woN+W8EY1ChKLxF5CagjXixsugZ6zQ=="
-"""What plain Pulumi writes into a stack file for a user's passphrase."""
 
 
 @pytest.fixture
@@ -39,13 +37,10 @@ def test_plain_pulumi_works_from_the_checkout(project: Project, shell) -> None:
     assert "+ 1 to create" in shell("pulumi preview")
     shell("pulumi up --yes --stack local")
     assert shell("pulumi stack output colour").strip() == "blue"
-    declared = f"config: {{'tried:colour': red}}\n{_SALT}\n"
-    file = project.stack_file(declared)
+    project.stack_file("config: {'tried:colour': red}\n")
     shell("pulumi up --yes --skip-preview")
     assert shell("pulumi stack output colour").strip() == "red"
-    assert file.read_text() == declared
     assert "deleted" in shell("pulumi destroy --yes")
-    assert file.read_text() == declared
 
 
 @pytest.mark.nightly
@@ -67,14 +62,13 @@ def test_a_shell_has_our_tools_and_settings_however_often_it_takes_them(
     real = {name: project.toolchain.path(name).resolve() for name in ("pulumi", "kubectl")}
 
     class Confused:
-        """With our wrapper first on PATH, the toolchain takes it for the tool."""
+        """With our links first on PATH, the toolchain takes them for the tools."""
 
         def path(self, name: str) -> Path:
             return shims / name
 
     engine_env(project.paths, Confused())
-    assert f"exec {real['pulumi']}" in (shims / "pulumi").read_text()
-    assert (shims / "kubectl").resolve() == real["kubectl"]
+    assert {name: (shims / name).resolve() for name in real} == real
 
 
 def test_an_official_plugin_wins_and_is_not_announced(
@@ -113,7 +107,7 @@ def test_an_official_plugin_wins_and_is_not_announced(
 
 @pytest.mark.unit
 def test_export_lines_are_safe_to_eval_and_leave_nothing_of_an_offline_run() -> None:
-    """Otherwise the preflight would be skipped, and own hosts not checked."""
+    """Otherwise own hosts would not be checked."""
     lines = export_lines({"B": "two words; $(false) 'x'", "A": "1"})
     script = f'{lines}\nprintf %s "$B ${{GPUFORM_OFFLINE-}}${{GPUFORM_CHARTS-}}"'
     before = {"GPUFORM_OFFLINE": "1", "GPUFORM_CHARTS": "x", "PATH": os.environ["PATH"]}

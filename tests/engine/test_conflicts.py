@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from gpuform.engine import EngineFailure, Message, Result, Step
-from gpuform.engine.conflicts import conflicts, retry_with_force
+from gpuform.engine.result import conflicts, retry_with_force
 
 pytestmark = pytest.mark.unit
 

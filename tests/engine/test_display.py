@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuform.engine.changes import change_line, change_lines
 from gpuform.engine.display import Display
-from gpuform.engine.events import Change, Message, Phase, Step, Violation
+from gpuform.engine.events import Change, Message, Phase, Step, Violation, change_line, change_lines
 
 pytestmark = pytest.mark.unit
 

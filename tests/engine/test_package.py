@@ -11,7 +11,6 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import EngineFailure
-from gpuform.engine.files import EngineFiles
 from tests.conftest import Plane
 from tests.engine.conftest import Project
 
@@ -103,7 +102,7 @@ def test_a_program_needs_no_folder_of_ours_on_its_path(
         for item in CHECKOUT.iterdir():
             (cloned / item.name).symlink_to(item)
     env |= {"PATH": "/usr/bin:/bin", "PULUMI_IGNORE_AMBIENT_PLUGINS": "true"}
-    pulumi = EngineFiles(project.paths).pulumi
+    pulumi = (project.paths.shims / "pulumi").resolve()
     command = [pulumi, "preview", "--json", "--non-interactive"]
     done = subprocess.run(command, env=env, cwd=project.paths.root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout

@@ -14,7 +14,7 @@ from infra.model.gpu.choice import GpuChoice
 from infra.model.gpu.machines import BUILT_IN, MACHINES, UNSUPPORTED, smallest
 from infra.model.gpu.models import ALIASES, GPUS, Drivers, Gpu
 from infra.model.pool.sharing import Mps, check_sharing
-from infra.plan import karpenter, node_class
+from infra.plan import karpenter
 from tests.external import reference
 from tests.plan.aws_environments import aws
 
@@ -129,7 +129,7 @@ def test_network_cards_with_efa_are_those_of_ec2() -> None:
 
 def test_the_first_network_card_of_a_p6_b300_has_no_efa() -> None:
     pool = aws({"machine": "p6-b300.48xlarge", "zones": ["us-west-2a"], "aws": {"efa": True}}).pools[0]
-    primary, *adapters = node_class.network_interfaces(pool)
+    primary, *adapters = karpenter.network_interfaces(pool)
     assert primary == {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
     assert [(adapter["networkCardIndex"], adapter["deviceIndex"]) for adapter in adapters] == [
         (card, 0) for card in range(1, 17)

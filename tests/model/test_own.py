@@ -15,7 +15,7 @@ from infra.model.environment import Environment
 from infra.model.gpu import drivers
 from infra.model.gpu.models import GPUS
 from infra.model.pool import allocatable
-from infra.plan import cost, gpu_operator, karpenter, node_class, nodes, sharing
+from infra.plan import cost, gpu_operator, karpenter, nodes, sharing
 from lab.simulator.hardware import parse_model
 from tests.config.edits import changed, message
 from tests.config.tables import GOOD
@@ -93,7 +93,7 @@ def test_on_aws_karpenter_selects_it_by_its_type(pool: dict[str, Any]) -> None:
     (made,) = karpenter.node_pools(env, env.pools[0])
     asked = made["spec"]["template"]["spec"]["requirements"]
     assert {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["x9.24xlarge"]} in asked
-    assert len(node_class.network_interfaces(env.pools[0])) == 1 + 2
+    assert len(karpenter.network_interfaces(env.pools[0])) == 1 + 2
     machine = env.pools[0].machines[0]
     assert cost.machine_price(env, env.pools[0], machine, PriceList()) == 30.0
 

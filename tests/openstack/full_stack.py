@@ -26,7 +26,8 @@ from gpuform.engine.standins import _launch_script
 from infra.config import load
 from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.plan import magnum, simulated_clouds
+from infra.plan import magnum
+from infra.plan.nodes import magnum_nodes
 from lab.plane import ControlPlane
 from lab.plane.layout import Layout
 from lab.rehearse.program import Gate, Keeper
@@ -166,7 +167,7 @@ class SimulatedNodes:
     def look(self) -> None:
         env = self._environment()
         label = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
-        of_group = {node["metadata"]["labels"][label]: node for node in simulated_clouds.magnum_nodes(env)}
+        of_group = {node["metadata"]["labels"][label]: node for node in magnum_nodes(env)}
         wanted: dict[str, Any] = {}
         for folder in (self._world.services.played / "nodes").glob("*"):
             if folder.name in self._own():

@@ -10,7 +10,7 @@ from infra import versions
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
 from infra.model.pool import allocatable
-from infra.plan import dra, eks, gpu_operator, karpenter, node_class, render, sharing, workloads
+from infra.plan import dra, eks, gpu_operator, karpenter, render, sharing, workloads
 from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, SLICED, TABLE, aws
 from tests.plan.environments import on
 
@@ -35,7 +35,7 @@ def test_the_node_pool_keeps_its_number_and_has_room_for_one_that_replaces_anoth
     assert "weight" not in spec
     assert spec["disruption"]["consolidateAfter"] == "Never"
     assert spec["template"]["spec"]["nodeClassRef"]["name"] == "p0"
-    assert node_class.ec2_node_class(ENV, ENV.pools[0], "role", "labs")["metadata"]["name"] == "p0"
+    assert karpenter.ec2_node_class(ENV, ENV.pools[0], "role", "labs")["metadata"]["name"] == "p0"
     assert karpenter.node_overlays(ENV, ENV.pools[0]) == ()
     gates = eks.karpenter_values(ENV)["settings"]["featureGates"]
     assert gates == {"nodeOverlay": True, "reservedCapacity": False, "staticCapacity": True}

@@ -9,8 +9,7 @@ import pytest
 from infra.config import parse
 from infra.model.base.prices import USD_PER_HOUR, PriceList
 from infra.model.environment import Environment
-from infra.plan.bill import Line, per_month, to_document
-from infra.plan.cost import bill
+from infra.plan.cost import Line, bill, per_month, to_document
 from infra.plan.rules import facts
 from tests.components.aws_stacks import small, stack
 from tests.plan.environments import declared, on

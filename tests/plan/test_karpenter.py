@@ -17,7 +17,7 @@ from infra.model.checks.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
 from infra.model.environment import Environment
 from infra.model.gpu.machines import MACHINES
 from infra.model.pool import allocatable
-from infra.plan import eks, karpenter, node_class
+from infra.plan import eks, karpenter
 from tests.external import reference
 from tests.plan.aws_environments import MODELS, SLICED, TABLE, aws
 
@@ -34,7 +34,7 @@ def required(spec: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def node_class_of(env: Environment, index: int = 0) -> dict[str, Any]:
-    manifest = node_class.ec2_node_class(env, env.pools[index], "labs-karpenter-node", "labs")
+    manifest = karpenter.ec2_node_class(env, env.pools[index], "labs-karpenter-node", "labs")
     spec: dict[str, Any] = manifest["spec"]
     return spec
 

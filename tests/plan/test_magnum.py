@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from infra.config import parse
 from infra.model.openstack import changes
 from infra.model.openstack.cluster import ClusterNetwork, Masters, OpenstackCluster, OpenstackPool, Workers
-from infra.plan import magnum, magnum_guards, sharing
+from infra.plan import magnum, sharing
 from tests.components.openstack_stacks import BURST, T4, small
 
 pytestmark = pytest.mark.unit
@@ -166,8 +166,8 @@ def test_every_row_has_its_source() -> None:
         assert all(len(change.source) > 15 for change in table.values())
 
 
-def cluster(**changed: Any) -> magnum_guards.GuardInputs:
-    return magnum_guards.cluster_guard(parse(small(**changed)))
+def cluster(**changed: Any) -> magnum.GuardInputs:
+    return magnum.cluster_guard(parse(small(**changed)))
 
 
 FIXED = cluster()
@@ -224,8 +224,8 @@ def test_the_first_gpu_and_the_first_elastic_pool_change_a_label_of_the_cluster(
 ) -> None:
     plain = {"name": "cpu", "machine": "m2.large", "nodes": 1}
     flavors = {"m2.large": {"vcpu": 4, "memory_gib": 8}}
-    before = magnum_guards.cluster_guard(parse(small(plain, driver=driver, flavors=flavors))).fixed
-    after = magnum_guards.cluster_guard(parse(small(plain, BURST, driver=driver, flavors=flavors))).fixed
+    before = magnum.cluster_guard(parse(small(plain, driver=driver, flavors=flavors))).fixed
+    after = magnum.cluster_guard(parse(small(plain, BURST, driver=driver, flavors=flavors))).fixed
     assert after == {
         **before,
         **scaled,
@@ -235,9 +235,9 @@ def test_the_first_gpu_and_the_first_elastic_pool_change_a_label_of_the_cluster(
 
 
 def test_the_last_elastic_pool_can_go_where_its_label_stays() -> None:
-    before = magnum_guards.cluster_guard(parse(small(T4, BURST, driver="capi"))).fixed
+    before = magnum.cluster_guard(parse(small(T4, BURST, driver="capi"))).fixed
     labels = {"auto_scaling_enabled": True}
-    after = magnum_guards.cluster_guard(parse(small(T4, driver="capi", labels=labels))).fixed
+    after = magnum.cluster_guard(parse(small(T4, driver="capi", labels=labels))).fixed
     assert before == after
 
 
@@ -250,8 +250,8 @@ def test_a_pools_guard_has_its_path_and_what_its_group_is_made_of() -> None:
         {"name": "other", "namespace": "lab", "kind": "pod", "image": "python:3.12"},
     ]
     env = parse(environment)
-    whole, burst, t4 = magnum_guards.guards(env)
-    assert t4 == magnum_guards.GuardInputs(
+    whole, burst, t4 = magnum.guards(env)
+    assert t4 == magnum.GuardInputs(
         name="pool-gpu-t4",
         subject="node group gpu-t4",
         prefix="pools[1].",
@@ -281,7 +281,4 @@ def test_a_pools_guard_has_its_path_and_what_its_group_is_made_of() -> None:
 def test_the_number_of_nodes_is_no_replacement(changed: dict[str, Any]) -> None:
     pool = {key: value for key, value in {**T4, **changed}.items() if value is not None}
     before, after = parse(small(T4)), parse(small(pool))
-    assert (
-        magnum_guards.pool_guard(before, before.pools[0]).fixed
-        == magnum_guards.pool_guard(after, after.pools[0]).fixed
-    )
+    assert magnum.pool_guard(before, before.pools[0]).fixed == magnum.pool_guard(after, after.pools[0]).fixed

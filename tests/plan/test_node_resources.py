@@ -20,7 +20,7 @@ from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
 from infra.model.gpu.machines import MACHINES
 from infra.model.placement.node_resources import NodeResources, allocatable, daemon_sets, free_resources
-from infra.plan import device_plugin, dra, gpu_operator, monitoring, sharing, simulated_clouds
+from infra.plan import device_plugin, dra, gpu_operator, monitoring, nodes, sharing
 from infra.strict_yaml import load_all
 from lab.rehearse.nodes import simulated_nodes
 from lab.toolchain import Toolchain
@@ -195,7 +195,7 @@ def is_tolerated(taint: dict[str, str], tolerations: Sequence[dict[str, str]]) -
 @pytest.mark.unit
 def test_fixed_nodes_of_aws_offer_what_their_kubelet_leaves() -> None:
     env = aws({**T4, "nodes": 1, "aws": {"max_pods": 20}})
-    node = simulated_clouds.aws_nodes(env)[-1]
+    node = nodes.aws_nodes(env)[-1]
     has = [
         node["metadata"]["annotations"][key] for key in (labels.SIM_CPU, labels.SIM_MEMORY, labels.SIM_PODS)
     ]

@@ -14,7 +14,7 @@ from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
 from infra.plan import quotas, scheduler, workloads
 from infra.plan.cost import bill
-from infra.plan.simulated_clouds import aws_nodes as played
+from infra.plan.nodes import aws_nodes as played
 from policies.pack import RULES
 from policies.rule import judge
 from tests.components.recording import record

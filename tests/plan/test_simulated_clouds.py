@@ -9,7 +9,7 @@ import pytest
 
 from infra.config import parse
 from infra.model.base import labels
-from infra.plan import simulated_clouds
+from infra.plan import nodes
 from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
@@ -25,7 +25,7 @@ def work(pods: int, **more: Any) -> dict[str, Any]:
 
 
 def bought_machines(*pools: dict[str, Any], workloads: list[dict[str, Any]]) -> dict[str, int]:
-    made = simulated_clouds.aws_nodes(aws(*pools, workloads=workloads))
+    made = nodes.aws_nodes(aws(*pools, workloads=workloads))
     found = [item["metadata"]["labels"] for item in made]
     return Counter(entry[labels.INSTANCE_TYPE] for entry in found if entry[labels.POOL] != "system")
 
@@ -62,7 +62,7 @@ def test_a_node_with_more_gpus_where_a_pod_wants_them() -> None:
     pool = {"gpu": {"models": ["L40S"], "count": [1, 4]}}
     assert bought_machines(pool, workloads=[work(3, count=2)]) == {"g6e.12xlarge": 2}
     env = aws(pool, workloads=[work(3, count=2)])
-    for node in simulated_clouds.aws_nodes(env, waiting=True)[2:]:
+    for node in nodes.aws_nodes(env, waiting=True)[2:]:
         assert node["metadata"]["labels"]["karpenter.k8s.aws/instance-gpu-count"] == "4"
         assert node["metadata"]["annotations"]["gpuform.io/offers-per-gpu"] == '{"nvidia.com/gpu": 1}'
         assert "gpuform.io/offers" not in node["metadata"]["annotations"]
@@ -71,7 +71,7 @@ def test_a_node_with_more_gpus_where_a_pod_wants_them() -> None:
 def test_the_system_has_its_own_and_an_elastic_node_is_let_in_unless_it_waits() -> None:
     env = aws(SHARED, workloads=[work(1)])
     for waiting in (False, True):
-        *system, gpu = simulated_clouds.aws_nodes(env, waiting)
+        *system, gpu = nodes.aws_nodes(env, waiting)
         assert [item["metadata"]["name"] for item in system] == ["system-0", "system-1"]
         assert system[0]["spec"]["taints"][0]["key"] == labels.CRITICAL_ADDONS
         keys = {taint["key"] for taint in gpu["spec"]["taints"]}
@@ -102,7 +102,7 @@ def openstack(*pools: dict[str, Any], work: int = 0, **more: Any) -> Any:
 
 
 def names(env: Any) -> list[str]:
-    return [node["metadata"]["name"] for node in simulated_clouds.magnum_nodes(env)]
+    return [node["metadata"]["name"] for node in nodes.magnum_nodes(env)]
 
 
 @pytest.mark.parametrize(("work", "count"), [(0, 1), (1, 1), (2, 2), (9, 3)])
@@ -115,7 +115,7 @@ def test_a_group_grows_for_the_workloads_within_its_bounds(work: int, count: int
 @pytest.mark.parametrize(("driver", "key"), [("heat", HEAT), ("capi", CAPI)])
 def test_nodes_join_with_their_groups_label_and_none_of_ours(driver: str, key: str) -> None:
     env = openstack({"nodes": 1}, driver=driver)
-    *_, node = simulated_clouds.magnum_nodes(env)
+    *_, node = nodes.magnum_nodes(env)
     has = node["metadata"]["labels"]
     assert has[key] == "pool-0"
     assert has[labels.INSTANCE_TYPE] == "g2.5xlarge"
@@ -123,16 +123,16 @@ def test_nodes_join_with_their_groups_label_and_none_of_ours(driver: str, key: s
     assert "spec" not in node
     assert labels.GPU_READY not in node["metadata"]["annotations"]
     assert labels.SIM_HOST_DRIVER not in node["metadata"]["annotations"], "the operator brings it"
-    *_, proven = simulated_clouds.magnum_nodes(env, proven=True)
+    *_, proven = nodes.magnum_nodes(env, proven=True)
     assert labels.GPU_READY in proven["metadata"]["annotations"]
 
 
 def test_default_workers_are_as_large_as_declared_or_said_to_be_unknown() -> None:
     unknown = openstack({"nodes": 1})
     text = "cores and memory of default-worker (m2.medium) are not declared"
-    assert simulated_clouds.unknown_workers(unknown) == text
+    assert nodes.unknown_workers(unknown) == text
     own = openstack({"nodes": 1}, flavors={"m2.medium": {"vcpu": 2, "memory_gib": 4}})
-    assert simulated_clouds.unknown_workers(own) == ""
-    first, *_ = simulated_clouds.magnum_nodes(own)
+    assert nodes.unknown_workers(own) == ""
+    first, *_ = nodes.magnum_nodes(own)
     sizes = first["metadata"]["annotations"]
     assert (sizes[labels.SIM_CPU], sizes[labels.SIM_MEMORY]) == ("2", "4Gi")

@@ -9,7 +9,8 @@ import pytest
 from infra.config import parse
 from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.plan import eks, karpenter, node_class, queues, simulated_clouds, user_data, workloads
+from infra.plan import eks, karpenter, queues, user_data, workloads
+from infra.plan.nodes import aws_nodes
 from tests.config.edits import message
 from tests.plan import aws_environments
 from tests.plan.aws_environments import aws
@@ -126,7 +127,7 @@ def test_existing_clusters_may_have_an_autoscaler_and_simulated_ones_have_none(c
 
 def test_the_efa_of_every_further_card_is_its_device_0() -> None:
     """As AWS's page "Maximize network bandwidth on ... instances with multiple network cards" has it."""
-    cards = node_class.network_interfaces(environment().pools[0])
+    cards = karpenter.network_interfaces(environment().pools[0])
     assert len(cards) == 33
     assert [(card["networkCardIndex"], card["deviceIndex"], card["interfaceType"]) for card in cards[:4]] == [
         (0, 0, "interface"),
@@ -142,7 +143,7 @@ def test_the_efa_of_every_further_card_is_its_device_0() -> None:
 def test_enough_nodes_are_simulated_for_its_adapters_and_huge_pages(
     needs: dict[str, Any], nodes: int
 ) -> None:
-    names = [node["metadata"] for node in simulated_clouds.aws_nodes(environment(parallelism=4, **needs))]
+    names = [node["metadata"] for node in aws_nodes(environment(parallelism=4, **needs))]
     mine = [name for name in names if name["labels"][labels.POOL] == "p0"]
     assert len(mine) == nodes
     notes = mine[0]["annotations"]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from infra.model.environment import Environment
-from infra.plan import node_class, user_data
+from infra.plan import karpenter, user_data
 from policies import guarded
 from policies.rule import Resource, judge
 from tests.components.recording import record
@@ -112,7 +112,7 @@ def test_bottlerocket_shares_by_settings() -> None:
     ("name", "policy"), [("own disks", "RAID0"), ("bottlerocket, own disks", "RAID0"), ("sliced", None)]
 )
 def test_karpenter_is_told_to_use_the_nodes_disks(name: str, policy: str | None) -> None:
-    manifest = node_class.ec2_node_class(TABLE[name], TABLE[name].pools[0], "role", "labs")
+    manifest = karpenter.ec2_node_class(TABLE[name], TABLE[name].pools[0], "role", "labs")
     assert manifest["spec"].get("instanceStorePolicy") == policy
 
 

@@ -21,7 +21,7 @@ from gpuform.usage.queues import QueueStatus, Usage, Waiting
 from gpuform.usage.status import summarise_status
 from infra.model.base.prices import PriceList
 from infra.plan import cost
-from infra.plan.bill import to_document
+from infra.plan.cost import to_document
 from tests.reports.live import ENV, node, pod
 from tests.stack.preview import test_summary as previews
 

@@ -13,9 +13,8 @@ import httpx
 import pytest
 
 from gpuform.checkout.errors import Failure
-from gpuform.reports.page import MOST_ALERTS, MOST_PODS, assign_colours, render_page
+from gpuform.reports.page import MOST_ALERTS, MOST_PODS, assign_colours, page_server, render_page
 from gpuform.reports.picture import Plot
-from gpuform.reports.serve import page_server
 from gpuform.usage.cluster_objects import LiveObjects
 from gpuform.usage.prometheus import Alert, Prometheus, Unavailable
 from gpuform.usage.top.facts import gather_facts

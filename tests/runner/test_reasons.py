@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuform.hosts.reasons import failure_reason, unreachable_reason
-from gpuform.hosts.secrets import HIDDEN, SecretFilter, secrets_of, texts_of
+from gpuform.hosts.runner import HIDDEN, SecretFilter, secrets_of, texts_of
 
 pytestmark = pytest.mark.unit
 

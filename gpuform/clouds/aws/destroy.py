@@ -26,7 +26,7 @@ from gpuform.clouds.aws.leftovers import (
 from gpuform.clouds.aws.recover import AwsRecovery
 from gpuform.kubernetes.cluster import Cluster
 from gpuform.kubernetes.kinds import NODE_CLASS, NODE_POOL
-from gpuform.stack.destroy.karpenter import read_controller
+from gpuform.stack.destroy.operator import read_controller
 from gpuform.stack.destroy.state import State
 from gpuform.stack.destroy.teardown import CreatedCluster, Step, Teardown
 from gpuform.stack.destroy.waiting import Say

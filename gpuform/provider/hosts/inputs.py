@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuform.hosts.listing import hosts_of
-from gpuform.hosts.secrets import secrets_of, texts_of
+from gpuform.hosts.runner import secrets_of, texts_of
 from gpuform.provider.handler import CheckResult, Properties, unknown_inputs
 from gpuform.provider.properties import UNKNOWN, Secret, reveal
 from infra.inventory import from_json

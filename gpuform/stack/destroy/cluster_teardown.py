@@ -23,7 +23,7 @@ from gpuform.kubernetes.kinds import (
     WORKLOADS,
     Kind,
 )
-from gpuform.stack.destroy import karpenter
+from gpuform.stack.destroy import operator
 from gpuform.stack.destroy.state import DeclaredObject
 from gpuform.stack.destroy.waiting import (
     Remaining,
@@ -171,7 +171,7 @@ def delete_karpenter_objects(
     try:
         wait_until_deleted(delete_and_list, seconds, say)
     except StillExists as timeout:
-        controller, reason = karpenter.explain(cluster, timeout.remaining)
+        controller, reason = operator.explain(cluster, timeout.remaining)
         raise Failure(
             f"destroy: {_kind_names(kinds)}", f"{timeout}; {reason}", _remedy(controller.alive)
         ) from None

@@ -9,7 +9,7 @@ from typing import Literal
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Step
-from gpuform.engine.changes import fields, path_steps, resource_name, shown_values
+from gpuform.engine.events import fields, path_steps, resource_name, shown_values
 from gpuform.engine.files import Tools
 from gpuform.kubernetes.cluster import Reader
 from gpuform.kubernetes.kinds import CONFIG_MAP, NODE

@@ -10,7 +10,7 @@ from gpuform.checkout.errors import InputError
 from gpuform.engine import Step, Violation
 from gpuform.engine.events import format_counts
 from gpuform.stack.preview.effect import Effect, Weight
-from infra.plan.bill import Bill, per_month, to_document
+from infra.plan.cost import Bill, per_month, to_document
 
 UNKNOWABLE = "can't be known during preview"
 

@@ -19,8 +19,7 @@ from infra.model.base.prices import PriceList
 from infra.model.base.quantities import quantity
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
-from infra.plan.bill import Bill
-from infra.plan.cost import bill
+from infra.plan.cost import Bill, bill
 
 _SEVERITIES = ("critical", "warning", "info")
 

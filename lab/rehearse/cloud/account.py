@@ -18,7 +18,7 @@ from infra.model.aws.network import ExistingNetwork, OwnNetwork
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.pool import addresses
-from infra.plan import eks, node_class, node_groups
+from infra.plan import eks, karpenter, node_groups
 from lab.offline.aws.functions import assumed_subnet
 
 _EXISTING = "10.0.0.0/16"
@@ -32,7 +32,7 @@ def create_account(env: Environment) -> None:
     with translate_errors("the simulated AWS"):
         _network(create_client("ec2", cluster.region), env, cluster)
         iam = create_client("iam", cluster.region)
-        iam.create_role(RoleName=node_class.node_role(env), AssumeRolePolicyDocument=_TRUST)
+        iam.create_role(RoleName=karpenter.node_role(env), AssumeRolePolicyDocument=_TRUST)
         arn = iam.create_role(RoleName=env.name, AssumeRolePolicyDocument=_TRUST)["Role"]["Arn"]
         create_client("eks", cluster.region).create_cluster(
             name=env.name, version=cluster.version, roleArn=arn, resourcesVpcConfig={}

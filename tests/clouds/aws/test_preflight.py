@@ -18,7 +18,7 @@ from rich.console import Console
 
 from gpuform.checkout.paths import Paths
 from gpuform.clouds.aws.preflight import checks
-from gpuform.clouds.aws.preflight.account_api import Aws, home_region
+from gpuform.clouds.aws.preflight.account import Aws, home_region
 from gpuform.reports import tables
 from infra.config import parse
 from infra.model.environment import Environment

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuform.clouds.aws.preflight.quota_table import QUOTAS, UNKNOWN_FAMILIES, Market, quota_of
-from gpuform.clouds.aws.preflight.quotas import purchases
+from gpuform.clouds.aws.preflight.quotas import QUOTAS, UNKNOWN_FAMILIES, Market, purchases, quota_of
 from infra.config import parse
 from infra.model.gpu.machines import MACHINES, UNSUPPORTED
 from infra.model.pool.allocatable import limit_amounts

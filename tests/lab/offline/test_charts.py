@@ -22,7 +22,7 @@ from infra.config import load
 from infra.plan import gpu_operator
 from infra.plan.device_plugin import efa_release
 from infra.strict_yaml import load_all
-from lab.offline import karpenter_crds, operator_chart
+from lab.offline import pinned_charts
 from lab.offline.charts import Charts
 from lab.offline.language.runner import use_local_charts
 from lab.plane import monitoring
@@ -148,7 +148,7 @@ def test_crds_that_cannot_be_had_are_said(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("GOPROXY", "off")
     monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
     with pytest.raises(Failure, match=r"Karpenter's CRDs: are missing: .*toolchain not available.*GOPROXY"):
-        karpenter_crds.chart(HERE.root / karpenter_crds.FOLDER, tmp_path / "cache")
+        pinned_charts.crds_chart(HERE.root / pinned_charts.FOLDER, tmp_path / "cache")
     assert not list((tmp_path / "cache" / "tools").glob("karpenter-crds-*"))
 
 
@@ -201,7 +201,7 @@ def test_nvidias_own_chart_where_its_operator_runs(
 
 
 def test_the_chart_of_nfd_is_that_of_its_program_and_operands_wait(operator: Path) -> None:
-    files = operator_chart.files(operator, "")
+    files = pinned_charts.operator_files(operator, "")
     metadata = yaml.safe_load(files["Chart.yaml"])
     assert metadata["appVersion"] == f"v{GPU_OPERATOR.tool_version}"
     assert metadata["dependencies"][0]["version"] == "0.2.1", "or helm does not pass it its values"
@@ -210,5 +210,5 @@ def test_the_chart_of_nfd_is_that_of_its_program_and_operands_wait(operator: Pat
     assert f"{nfd}/old.yaml" not in files
     assert yaml.safe_load(files[f"{nfd}/Chart.yaml"])["name"] == "nfd-master"
     operator.with_name("nfd-master").unlink()
-    kept = operator_chart.files(operator, "")
+    kept = pinned_charts.operator_files(operator, "")
     assert f"{nfd}/old.yaml" in kept, "an official image has no chart: the operator's brings the right one"

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
-from infra.plan import eks, gpu_operator, karpenter, node_class, quotas, readiness_gate, sharing
-from lab.offline import karpenter_crds
+from infra.plan import eks, gpu_operator, karpenter, quotas, readiness_gate, sharing
+from lab.offline import pinned_charts
 from lab.rehearse.cloud.market import LaunchedInstance
 from lab.rehearse.cloud.server import Cloud
 from tests.conftest import Plane
@@ -50,7 +50,7 @@ class KarpenterCluster:
     def install_platform(self, folder: Path) -> None:
         """Install the operator, its configuration, the gate, and Karpenter's CRDs and settings."""
         here = Path(__file__).parents[3]
-        crds = karpenter_crds.chart(here / karpenter_crds.FOLDER, self.plane.paths.cache)
+        crds = pinned_charts.crds_chart(here / pinned_charts.FOLDER, self.plane.paths.cache)
         self._helm("install", "karpenter-crd", str(crds), "-n", "kube-system")
         system = {
             "metadata": {
@@ -92,7 +92,7 @@ class KarpenterCluster:
         pool = self.pool(name)
         if with_overlays and karpenter.node_overlays(self.env, pool):
             self.apply(*karpenter.node_overlays(self.env, pool))
-        self.apply(node_class.ec2_node_class(self.env, pool, node_class.node_role(self.env), self.env.name))
+        self.apply(karpenter.ec2_node_class(self.env, pool, karpenter.node_role(self.env), self.env.name))
         self.apply(*karpenter.node_pools(self.env, pool))
         for node_pool in pool.node_pools:
             self.until(

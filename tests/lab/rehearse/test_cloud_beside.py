@@ -14,7 +14,7 @@ import pytest
 from gpuform.clients.aws.api import create_client
 from infra.config import load, parse
 from infra.model.base.prices import Cost, PriceList
-from infra.plan import node_class
+from infra.plan import karpenter
 from lab.rehearse.cloud import account
 from lab.rehearse.cloud.account import create_account
 from lab.rehearse.cloud.answers import Answers
@@ -188,7 +188,7 @@ def test_the_subnets_have_the_ids_in_karpenters_class(moto: str, network: dict[s
     ids = {item["AvailabilityZone"]: item["SubnetId"] for item in listed}
     tags = BY_TAG["subnets"]["tags"]  # type: ignore[index]
     assert ids == (IDS if network is BY_ID else {zone: assumed_subnet(VPC, zone, tags) for zone in IDS})
-    spec = node_class.ec2_node_class(env, env.pools[0], "role", env.name, ids)["spec"]
+    spec = karpenter.ec2_node_class(env, env.pools[0], "role", env.name, ids)["spec"]
     requests = [term["id"] for term in spec["subnetSelectorTerms"]]
     assert sorted(requests) == sorted(ids.values())
 

@@ -17,7 +17,7 @@ from gpuform.reports import rehearsal
 from gpuform.reports.page import MOST_NODES
 from gpuform.reports.page import render_rehearsal as page
 from gpuform.reports.picture import LETTER, shorten
-from gpuform.reports.timeline import LEFT, MOST_ROWS, WIDTH, cost_steps
+from gpuform.reports.rehearsal import LEFT, MOST_ROWS, WIDTH, cost_steps
 from gpuform.usage.rehearsal import NodeTimeline
 from lab.rehearse.document import document
 from tests.lab.rehearse.outcomes import NODE, outcome

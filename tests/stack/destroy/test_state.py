@@ -13,7 +13,7 @@ from gpuform.kubernetes import kinds
 from gpuform.kubernetes.client import Unreachable
 from gpuform.kubernetes.cluster import Cluster
 from gpuform.kubernetes.kinds import BUDGET, DEPLOYMENT, EVENT, LEASE, Kind
-from gpuform.stack.destroy import karpenter
+from gpuform.stack.destroy import operator
 from gpuform.stack.destroy.state import DeclaredObject, State, forget_cluster_contents
 from gpuform.stack.destroy.waiting import Remaining, StillExists, summarise, wait_until_deleted
 from infra.config import parse
@@ -112,7 +112,7 @@ def test_whether_karpenter_lives(objects: dict[Kind, list[dict[str, Any]]], aliv
     played = {
         kind: [_renewed(one) if kind == LEASE else one for one in ones] for kind, ones in objects.items()
     }
-    found = karpenter.read_controller(cast(Cluster, PlayedCluster(played)))
+    found = operator.read_controller(cast(Cluster, PlayedCluster(played)))
     assert found.alive is alive
     assert re.match(state, found.state)
 
@@ -127,7 +127,7 @@ def test_what_blocks_is_named() -> None:
     event = {"involvedObject": {"name": "a"}, "reason": "FailedDraining", "message": "1 pod is waiting"}
     other = {"involvedObject": {"name": "z"}, "reason": "Other", "message": "-"}
     played = PlayedCluster({BUDGET: [budget, free], EVENT: [event, other]})
-    lives, message = karpenter.explain(cast(Cluster, played), [Remaining("NodeClaim", "a")])
+    lives, message = operator.explain(cast(Cluster, played), [Remaining("NodeClaim", "a")])
     assert not lives.alive
     assert "budgets that allow no eviction: web/shop (2 healthy, minAvailable 2);" in message
     assert message.endswith("last warnings: FailedDraining: 1 pod is waiting")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuform.checkout.paths import Paths
 from gpuform.clients.aws.api import create_client
 from gpuform.clouds.aws.preflight import account, endpoint, network, offerings, quotas, versions
-from gpuform.clouds.aws.preflight.account_api import Aws, CreateClient
+from gpuform.clouds.aws.preflight.account import Aws, CreateClient
 from gpuform.clouds.aws.preflight.endpoint import LocalMachine
 from gpuform.stack.preflight.check import Check, Finding, missing_client, run_in_order
 from infra.model.environment import Environment

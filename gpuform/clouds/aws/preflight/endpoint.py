@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from gpuform.clouds.aws.preflight.account import describe_cluster
-from gpuform.clouds.aws.preflight.account_api import Aws
+from gpuform.clouds.aws.preflight.account import Aws, describe_cluster
 from gpuform.kubernetes.credentials import trust
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.aws.cluster import AwsCluster

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gpuform.clouds.aws.preflight.account import describe_cluster
-from gpuform.clouds.aws.preflight.account_api import Aws
+from gpuform.clouds.aws.preflight.account import Aws, describe_cluster
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.aws.cluster import AwsCluster
 from infra.model.aws.network import ExistingNetwork

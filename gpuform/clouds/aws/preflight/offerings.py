@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from gpuform.clients.aws.api import AwsError
-from gpuform.clouds.aws.preflight.account_api import Aws
+from gpuform.clouds.aws.preflight.account import Aws
 from gpuform.clouds.aws.preflight.quotas import Purchase, is_own_instance, pools, purchases, running_instances
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment

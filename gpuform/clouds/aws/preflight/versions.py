@@ -8,8 +8,7 @@ from functools import partial
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clients.aws.api import AwsError
-from gpuform.clouds.aws.preflight.account import describe_cluster
-from gpuform.clouds.aws.preflight.account_api import Aws
+from gpuform.clouds.aws.preflight.account import Aws, describe_cluster
 from gpuform.clouds.aws.preflight.quotas import pools
 from gpuform.stack.preflight import Resources, last_version, recorded, refuse_version
 from gpuform.stack.preflight.check import Check, Result

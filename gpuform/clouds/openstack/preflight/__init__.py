@@ -7,7 +7,7 @@ from functools import partial
 
 from gpuform.checkout.paths import Paths
 from gpuform.clients.openstack.cloud import connect
-from gpuform.clouds.openstack.preflight import account, operator, quota_usage, references
+from gpuform.clouds.openstack.preflight import account, operator, quotas, references
 from gpuform.clouds.openstack.preflight.project import Project, clusters_in_state
 from gpuform.stack.preflight.check import Check, Finding, missing_client, run_in_order
 from infra.model.environment import Environment
@@ -33,4 +33,4 @@ def _others(env: Environment, stack: str) -> Iterator[Check]:
     yield from references.checks(env)
     yield from operator.checks(env)
     yield from references.flavors(env)
-    yield from quota_usage.checks(env)
+    yield from quotas.checks(env)

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from gpuform.checkout.listing import abbreviate
 from gpuform.clients.openstack.api import Json
 from gpuform.clouds.openstack.preflight.account import openstack_cli
-from gpuform.clouds.openstack.preflight.demand import Group, groups, groups_by_flavor
 from gpuform.clouds.openstack.preflight.project import Project
+from gpuform.clouds.openstack.preflight.quotas import Group, groups, groups_by_flavor
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment
 from infra.model.gpu.machines import Machine

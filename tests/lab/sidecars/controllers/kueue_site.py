@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab.offline import controller_charts
+from lab.offline import pinned_charts
 from lab.plane.processes import scan
 from tests.lab.plane.conftest import OwnControlPlane
 from tests.lab.simulator.site import Site
@@ -28,8 +28,8 @@ class Queues(Site):
         super().__init__(cluster)
         self.cluster = cluster
         paths = cluster.paths
-        self.chart = controller_charts.chart(
-            "kueue", paths.root / controller_charts.pin_folder("kueue"), paths.cache
+        self.chart = pinned_charts.controller_chart(
+            "kueue", paths.root / pinned_charts.pin_folder("kueue"), paths.cache
         )
 
     def operator(self) -> None:

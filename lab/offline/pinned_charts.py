@@ -1,8 +1,10 @@
-"""A chart of KEDA from its Go module, which has no chart: its CRDs and the manifests of its two programs.
+"""Charts that are read from what the toolchain has: those of controllers that run beside the control plane.
 
 They are those of the module's ``config/default``, in the release's namespace and with its tolerations. Its
 webhooks are left out: they only validate, and fail open. The published chart has the same objects with more
 settings.
+
+The operands, which the simulator plays, wait for their turn.
 """
 
 from __future__ import annotations
@@ -14,9 +16,43 @@ from typing import Any
 
 import yaml
 
+from gpuform.checkout.scratch import read_files
+from infra import versions
 from infra.strict_yaml import Loader
-from lab.sidecars.controllers.rows import CONTROLLERS
+from lab.sidecars.controllers.release import START
+from lab.sidecars.controllers.rows import CHARTS, CONTROLLERS
+from lab.toolchain.catalogue import GPU_OPERATOR
 from lab.toolchain.module_files import Source, cached_folder
+
+
+def pin_folder(name: str) -> str:
+    """Folder of the go.mod that requires the version, relative to the repository."""
+    return f"toolchain/{CHARTS[name].name}"
+
+
+def controller_chart(name: str, pinned: Path, cache: Path) -> Path:
+    """Folder with the published chart of a controller; fetched once, then cached.
+
+    Raises Failure if the module cannot be fetched, InputError if Go is missing.
+    """
+    row = CHARTS[name]
+    source = Source(f"chart-{name}", f"the chart {name}", row.module, Path(row.charts[name]), "Chart.yaml")
+    return cached_folder(source, pinned, cache)
+
+
+MODULE = "github.com/aws/karpenter-provider-aws"
+FOLDER = "toolchain/karpenter-crds"
+_CALLED = "Karpenter's CRDs"
+_CHART = Source("karpenter-crds", _CALLED, MODULE, Path("charts", "karpenter-crd"), "Chart.yaml")
+
+
+def crds_chart(pinned: Path, cache: Path) -> Path:
+    """Folder with the chart of the version that ``pinned``/go.mod requires; fetched once, then cached.
+
+    Raises Failure if the module cannot be fetched, InputError if Go is missing.
+    """
+    return cached_folder(_CHART, pinned, cache)
+
 
 NAME = "keda"
 SOURCE = Source(
@@ -37,7 +73,7 @@ _LABELS = {
 Json = dict[str, Any]
 
 
-def files(pinned: Path, cache: Path, version: str) -> Mapping[str, bytes]:
+def keda_files(pinned: Path, cache: Path, version: str) -> Mapping[str, bytes]:
     """The chart's files. Raises Failure if the module cannot be fetched, InputError if Go is missing."""
     config = cached_folder(SOURCE, pinned, cache)
     texts = [_to_template(manifest) for manifest in (*_crds(config), *_manifests(config))]
@@ -94,3 +130,34 @@ def _to_template(manifest: Json) -> str:
     ):
         text = text.replace(source, replacement)
     return text
+
+
+_NFD = "charts/node-feature-discovery/"
+_UNRELEASED = "v1.0.0-devel"  # version of the chart in the operator's repository
+
+
+def operator_files(program: Path, version: str) -> Mapping[str, bytes]:
+    """The chart's files, as of the ``version`` of the stack; empty for the pinned one.
+
+    ``program`` is the operator's, or a link to it, next to NFD's. Each has its chart in the folder ``chart``
+    next to it; NFD's official image has none: it is that of the operator's chart. A chart of another version
+    is another release to the operator: it starts a driver upgrade [NVIDIA/gpu-operator 25.3.4, helm.sh/chart
+    in all pod templates].
+    """
+    programs = (program, program.with_name("nfd-master"))
+    chart, nfd = (read_files(item.resolve().parent / "chart") for item in programs)
+    metadata, values = yaml.safe_load(chart["Chart.yaml"]), yaml.safe_load(chart["values.yaml"])
+    if metadata["version"] == _UNRELEASED:
+        metadata["appVersion"] = f"v{GPU_OPERATOR.tool_version}"
+    metadata["version"] = version or versions.GPU_OPERATOR
+    values["daemonsets"]["annotations"] = {START: "waits"}
+    if nfd:
+        chart = {path: content for path, content in chart.items() if not path.startswith(_NFD)}
+        chart |= {f"{_NFD}{path}": content for path, content in nfd.items()}
+        for dependency in metadata["dependencies"]:
+            dependency["version"] = yaml.safe_load(nfd["Chart.yaml"])["version"]
+    return {**chart, "Chart.yaml": _dump(metadata), "values.yaml": _dump(values)}
+
+
+def _dump(document: Any) -> bytes:
+    return yaml.safe_dump(document, sort_keys=False).encode()
