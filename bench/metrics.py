@@ -29,8 +29,7 @@ from infra.plan import scraping
 from infra.plan.rules import groups
 from lab.simulator.counters import DEFAULT
 from lab.toolchain import Toolchain
-from tests.plan.rules.fleet import RESOURCE, Fleet, environment
-from tests.plan.rules.scraped import INTERVAL_S, Prometheus, running
+from tests.plan.rules.scraped import INTERVAL_S, RESOURCE, Fleet, Prometheus, environment, running
 
 HERE = Paths.here()
 GPUS, SLICES = 8, 7

@@ -31,7 +31,7 @@ from infra.model.base import labels
 from infra.plan import nodes, queues, quotas, workloads
 from lab.toolchain import Toolchain
 from tests.lab.plane.conftest import OwnControlPlane
-from tests.lab.sidecars.controllers.kueue_site import API, Queues
+from tests.lab.sidecars.controllers.conftest import API, Queues
 from tests.waiting import until
 
 Json = dict[str, Any]

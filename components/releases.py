@@ -150,7 +150,7 @@ class Queues(pulumi.ComponentResource):
 
     The teams' queues are created last and deleted first: Kueue keeps one until all that it has admitted has
     ended (finalizer kueue.x-k8s.io/resource-in-use), and admits nothing more. If all queues are removed, it
-    is stopped before that (`gpuform.provider.queues.removal`). Then the flavors go, their topologies, and the
+    is stopped before that (`gpuform.provider.removals`). Then the flavors go, their topologies, and the
     release.
     """
 

@@ -38,8 +38,6 @@ TOGETHER = {
     "tests/sources/test_cern_magnum.py": "openstack",
 }
 """Path prefixes of tests that share booted hosts, and of tests that share keystone and Magnum."""
-CHECKS = Path(__file__).parent / "hosts"
-"""The checks that ``gpuform hosts verify`` runs on the user's own hosts."""
 os.environ["GPUFORM_TODAY"] = "2026-11-25"  # rules about dates must judge the same every day
 SLOW = ("hosts", "cluster", "engine", "tools")
 create_default_context = ssl.create_default_context
@@ -98,8 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Every test must have a marker for what it needs, or ``make check`` would silently leave it out.
     """
-    ours = [item for item in items if item.path.parent != CHECKS]
-    if unsaid := [item.nodeid for item in ours if not any(map(item.get_closest_marker, (*SLOW, "unit")))]:
+    if unsaid := [item.nodeid for item in items if not any(map(item.get_closest_marker, (*SLOW, "unit")))]:
         raise pytest.UsageError(f"{unsaid[0]}: has no marker (of {len(unsaid)} such); see pyproject.toml")
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if any(map(item.get_closest_marker, SLOW))}

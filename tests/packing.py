@@ -16,49 +16,43 @@ from tests.waiting import until
 Manifest = dict[str, Any]
 
 
-def node(pool: str, index: int, gpus: dict[str, str]) -> Manifest:
+def node(pool: str, index: int) -> Manifest:
     name = f"{pool}-{index}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {"gpuform.io/pool": pool, "kubernetes.io/hostname": name},
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-        },
-        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
-        "status": {"allocatable": {"cpu": "64", "memory": "480Gi", "pods": "110", **gpus}},
-    }
+    labels = {"gpuform.io/pool": pool, "kubernetes.io/hostname": name}
+    meta = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    taint = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": [taint]}}
 
 
 @contextmanager
 def nodes(plane: Plane, pool: str, count: int, gpus: dict[str, str]) -> Iterator[None]:
-    made = [node(pool, index, gpus) for index in range(count)]
+    made = [node(pool, index) for index in range(count)]
+    size = {"cpu": "64", "memory": "480Gi", "pods": "110", **gpus}
+    status = json.dumps({"status": {"allocatable": size, "capacity": size}})
     apply(plane, made)
     try:
         # Becoming Ready writes the status, so the rest of it comes after.
-        plane.kubectl(
-            "wait", "node", "-l", f"gpuform.io/pool={pool}", "--for=condition=Ready", "--timeout=60s"
-        )
-        for one in made:
-            status = json.dumps({"status": one["status"] | {"capacity": one["status"]["allocatable"]}})
-            plane.kubectl(
-                "patch", "node", one["metadata"]["name"], "--subresource=status", "--type=merge", "-p", status
-            )
+        ready = ("--for=condition=Ready", "--timeout=60s")
+        plane.kubectl("wait", "node", "-l", f"gpuform.io/pool={pool}", *ready)
+        names = [item["metadata"]["name"] for item in made]
+        plane.kubectl("patch", "node", *names, "--subresource=status", "--type=merge", "-p", status)
         yield
     finally:
         delete(plane, made)
 
 
+def _listed(manifests: Iterable[Manifest]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
+
+
 def apply(plane: Plane, manifests: Iterable[Manifest]) -> None:
     """Apply them, with strict validation."""
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
-    plane.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=text)
+    plane.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=_listed(manifests))
 
 
 def delete(plane: Plane, manifests: Iterable[Manifest]) -> None:
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)[::-1]})
-    plane.kubectl("delete", "--ignore-not-found", "--wait=true", "-f", "-", input=text)
+    listed = _listed(list(manifests)[::-1])
+    plane.kubectl("delete", "--ignore-not-found", "--wait=true", "-f", "-", input=listed)
 
 
 def pods(plane: Plane, namespace: str) -> list[Manifest]:
@@ -70,9 +64,8 @@ def placed(plane: Plane, namespace: str, wanted: int, seconds: float = 40) -> Co
     """Pods by node, once that many are bound; AssertionError if they are not in time."""
 
     def found() -> Counter[str]:
-        return Counter(
-            pod["spec"]["nodeName"] for pod in pods(plane, namespace) if pod["spec"].get("nodeName")
-        )
+        nodes = (pod["spec"].get("nodeName") for pod in pods(plane, namespace))
+        return Counter(node for node in nodes if node)
 
     return until(found, lambda by_node: by_node.total() >= wanted, seconds)
 

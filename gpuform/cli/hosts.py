@@ -55,7 +55,6 @@ def verify(
     asks_cluster = any(host.get("gpuform_kubeconfig") for host in inventory["_meta"]["hostvars"].values())
     report = checks.verify(
         inventory,
-        paths.installation,
         stack=stack,
         backend=way,
         limit=limit or (),

@@ -31,7 +31,6 @@ from gpuform.cli.output import (
 )
 from gpuform.reports import tables
 from gpuform.reports import top as trees
-from gpuform.reports.fitting import crop_to_height
 from gpuform.usage import cluster_objects
 from gpuform.usage import health as cluster_health
 from gpuform.usage import status as cluster_status
@@ -126,7 +125,8 @@ def top(
                     elif live:
                         head = Text(f"{stack} at {time.strftime('%H:%M:%S')}; Ctrl-C ends", style="bold")
                         live.update(
-                            crop_to_height(console, [head, *_view_parts(view, simulated)]), refresh=True
+                            tables.crop_to_height(console, [head, *_view_parts(view, simulated)]),
+                            refresh=True,
                         )
                     else:
                         for part in _view_parts(view, simulated):

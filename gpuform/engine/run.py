@@ -17,9 +17,8 @@ from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.engine import backend, checkpoint, locks, pending
-from gpuform.engine.display import Display
 from gpuform.engine.environment import PASSPHRASE, UNSET_VARIABLES, engine_env
-from gpuform.engine.events import Event
+from gpuform.engine.events import Display, Event
 from gpuform.engine.files import EngineFiles, Tools, write
 from gpuform.engine.result import (
     FORCE,

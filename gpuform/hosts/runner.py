@@ -1,4 +1,4 @@
-"""Secrets of an inventory, and hiding them in every text."""
+"""Runs a playbook on an inventory, and hides the inventory's secrets in every text of the run."""
 
 from __future__ import annotations
 

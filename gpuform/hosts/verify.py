@@ -1,4 +1,4 @@
-"""Whether hosts match their declaration: runs the checks of ``tests/hosts`` over ssh or in operator pods.
+"""Whether hosts match their declaration: runs ``checks`` over ssh or in operator pods.
 
 The checks get an inventory and nothing else of this program. They change nothing on a host.
 """
@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gpuform import INSTALLATION
 from gpuform.checkout.errors import Failure, InputError
 
 Backend = Literal["ssh", "kubectl"]
-CHECKS = Path("tests", "hosts")
+CHECKS = Path(__file__).with_name("checks")
 HOSTS_PER_PROCESS = 4
 """The checks of one host take about 2 s over ssh, most of it waiting; a process takes 1 s to start."""
 MOST_PROCESSES = 8
@@ -77,7 +78,6 @@ class Report:
 
 def verify(
     inventory: Mapping[str, Any],
-    root: Path,
     *,
     stack: str = "",
     backend: Backend = "ssh",
@@ -86,10 +86,11 @@ def verify(
 ) -> Report:
     """Run every check on every host of an inventory, or on those of ``limit``.
 
-    ``root`` is the checkout with the checks; ``kubectl`` is put on their PATH. Raises InputError for a host
-    or group that is not in the inventory, and Failure if the checks themselves cannot run.
+    ``kubectl`` is put on the PATH of the checks. Raises InputError for a host or group that is not in the
+    inventory, and Failure if the checks themselves cannot run.
     """
-    _require_checks(root)
+    if importlib.util.find_spec("testinfra") is None:
+        raise InputError("testinfra", "is not installed", "pip install 'gpuform[hosts]'")
     hosts = _select_hosts(inventory, limit)
     groups = [hosts[start :: _process_count(len(hosts))] for start in range(_process_count(len(hosts)))]
     with tempfile.TemporaryDirectory(prefix="gpuform-verify-") as folder:
@@ -106,24 +107,13 @@ def verify(
         if kubectl:
             environment["PATH"] = f"{kubectl.parent}{os.pathsep}{environment.get('PATH', '')}"
         with ThreadPoolExecutor(len(groups)) as pool:
-            results = pool.map(lambda group: _run_checks(root, Path(folder), group, environment), groups)
+            results = pool.map(lambda group: _run_checks(Path(folder), group, environment), groups)
             verdicts = [verdict for group in results for verdict in group]
     return Report(stack, backend, tuple(sorted(verdicts, key=lambda verdict: verdict.host)))
 
 
 def _process_count(hosts: int) -> int:
     return min(MOST_PROCESSES, -(-hosts // HOSTS_PER_PROCESS))
-
-
-def _require_checks(root: Path) -> None:
-    if not (root / CHECKS / "conftest.py").is_file():
-        raise Failure(
-            str(root / CHECKS),
-            "the checks are missing",
-            "run it in a checkout of the project, which has them",
-        )
-    if importlib.util.find_spec("testinfra") is None:
-        raise InputError("testinfra", "is not installed", "pip install 'gpuform[hosts]'")
 
 
 def _select_hosts(inventory: Mapping[str, Any], limit: Sequence[str]) -> Sequence[str]:
@@ -139,14 +129,20 @@ def _select_hosts(inventory: Mapping[str, Any], limit: Sequence[str]) -> Sequenc
     return [name for name in all_hosts if name in selected] if limit else all_hosts
 
 
-def _run_checks(
-    root: Path, folder: Path, hosts: Sequence[str], environment: Mapping[str, str]
-) -> Iterable[Verdict]:
+def _run_checks(folder: Path, hosts: Sequence[str], environment: Mapping[str, str]) -> Iterable[Verdict]:
     results = folder / f"{hosts[0]}.results"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
+    options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--import-mode=importlib"]
     result = subprocess.run(
-        [*command, f"--confcutdir={CHECKS}", str(CHECKS)],
-        cwd=root,
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *options,
+            f"--rootdir={CHECKS}",
+            f"--confcutdir={CHECKS}",
+            str(CHECKS),
+        ],
+        cwd=INSTALLATION,
         env={**environment, "GPUFORM_HOSTS_LIMIT": ",".join(hosts), "GPUFORM_HOSTS_RESULTS": str(results)},
         stdin=subprocess.DEVNULL,
         capture_output=True,

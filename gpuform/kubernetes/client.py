@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 from gpuform.checkout.errors import OperationError
+from gpuform.kubernetes.credentials import Tokens, create_ssl_context
 from gpuform.kubernetes.kubeconfig import Access
 from gpuform.kubernetes.kubeconfig_errors import error_text
-from gpuform.kubernetes.session import open_session
+from infra.model.base.hostnames import is_loopback
 
 APPLY = "application/apply-patch+yaml"
 _RETRIED = (429, 500, 502, 503, 504)
 _ATTEMPTS = 4
 _LONGEST_PAUSE_SECONDS = 10.0
 _UNREACHABLE_SECONDS = 10  # no new attempt for this long after a cluster did not answer
-
-
 UNREACHABLE = "configured Kubernetes cluster is unreachable: "
 
 
@@ -34,11 +34,8 @@ class ApiError(OperationError):
 
     def __init__(self, code: int, status: Mapping[str, Any]) -> None:
         self.code = code
-        self.reason = str(status.get("reason") or "")
         self.message = str(status.get("message") or f"HTTP status {code}")
-        details = status.get("details") or {}
-        self.details: Mapping[str, Any] = details
-        self.causes: list[Mapping[str, Any]] = details.get("causes") or []
+        self.causes: list[Mapping[str, Any]] = (status.get("details") or {}).get("causes") or []
         super().__init__(self.message)
 
 
@@ -151,3 +148,60 @@ def _parse_status(response: httpx.Response) -> Mapping[str, Any]:
     except ValueError:
         return {"message": response.text.strip()[:500] or f"HTTP status {response.status_code}"}
     return status if isinstance(status, dict) else {}
+
+
+_HEADER_NAME = "!#$&'*+^`|"
+"""Characters of a header's name beside letters, digits and ``_.-~`` (RFC 9110); all others are escaped."""
+
+
+class _Identity(httpx.Auth):
+    """Authorization for each request, renewed once after a 401, and the name to check in the certificate."""
+
+    def __init__(self, access: Access, tokens: Tokens) -> None:
+        self._tokens = tokens
+        name = access.cluster.get("tls-server-name")
+        self._extensions = {"sni_hostname": name} if name else {}
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        request.extensions = {**request.extensions, **self._extensions}
+        request.headers.update(await self._tokens.header())
+        response = yield request
+        if response.status_code == 401 and self._tokens.renewable:
+            request.headers.update(await self._tokens.header(renew=True))
+            yield request
+
+
+async def open_session(access: Access) -> httpx.AsyncClient:
+    """A session with the API server. It and its requests raise OSError if the credentials are unusable."""
+    tokens = Tokens(access)
+    try:
+        verify = create_ssl_context(access, await tokens.certified_user())
+    except ValueError as problem:
+        raise OSError(f"unusable certificates: {problem}") from None
+    headers = [(b"User-Agent", b"gpuform-kubernetes"), (b"Accept", b"application/json")]
+    if access.cluster.get("disable-compression"):
+        headers.append((b"Accept-Encoding", b"identity"))
+    return httpx.AsyncClient(
+        base_url=access.server,
+        verify=verify,
+        auth=_Identity(access, tokens),
+        proxy=access.cluster.get("proxy-url") or None,
+        trust_env=not is_loopback(httpx.URL(access.server).host),
+        timeout=httpx.Timeout(60, connect=5, pool=None),
+        limits=httpx.Limits(max_connections=32, max_keepalive_connections=32, keepalive_expiry=30),
+        headers=[*headers, *_impersonation(access.user)],
+    )
+
+
+def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
+    """Headers as in client-go's ``transport/round_trippers.go``."""
+    if not user.get("as"):
+        return
+    yield b"Impersonate-User", user["as"].encode()
+    if user.get("as-uid"):
+        yield b"Impersonate-Uid", user["as-uid"].encode()
+    for group in user.get("as-groups") or ():
+        yield b"Impersonate-Group", group.encode()
+    for key, values in (user.get("as-user-extra") or {}).items():
+        name = b"Impersonate-Extra-" + quote(key, safe=_HEADER_NAME).encode()
+        yield from ((name, value.encode()) for value in values)

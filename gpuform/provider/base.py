@@ -1,15 +1,7 @@
 """The base of every plugin process: a gRPC server that the engine starts, and a provider made of handlers.
 
-A provider is a `ResourceProvider` with one `Handler` (see gpuform.provider.handler) per resource type::
-
-    class Nodes(ResourceProvider):
-        name, version = "gpuform", "0.1.0"
-
-        def handler(self, token: str) -> Handler:
-            return {"gpuform:nodes:PoolNodes": PoolNodes(...)}[token]
-
-    if __name__ == "__main__":
-        asyncio.run(serve_provider(Nodes))
+A provider is a `ResourceProvider` with one `Handler` (see gpuform.provider.handler) per resource type, served
+by `serve_provider`.
 """
 
 from __future__ import annotations
@@ -87,10 +79,10 @@ def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     return stop
 
 
-async def serve_provider(build: Callable[[Engine], ResourceProvider], argv: list[str] | None = None) -> None:
+async def serve_provider(build: Callable[[Engine], ResourceProvider]) -> None:
     """Serve what ``build`` returns; the engine passes its own address as the last argument."""
-    arguments = sys.argv[1:] if argv is None else argv
-    address = next((item for item in reversed(arguments) if ":" in item and not item.startswith("-")), None)
+    arguments = reversed(sys.argv[1:])
+    address = next((item for item in arguments if ":" in item and not item.startswith("-")), None)
     channel = grpc.aio.insecure_channel(address) if address else None
     provider = build(Engine(engine_pb2_grpc.EngineStub(channel) if channel else None, address or ""))
     await serve(lambda server: provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server))

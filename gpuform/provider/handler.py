@@ -90,18 +90,15 @@ class Call:
 class InitFailed(Exception):
     """The object exists but is not ready: the engine keeps it in its state.
 
-    Raised by create and update (the next update tries again) and by read. ``reasons`` say what is not ready.
+    Raised by create and update: the next update tries again. ``reasons`` say what is not ready.
     """
 
-    def __init__(
-        self, id: str, properties: Properties, reasons: Sequence[str], inputs: Properties | None = None
-    ) -> None:
-        """``properties`` are what a create would return; ``inputs`` are for read only."""
+    def __init__(self, id: str, properties: Properties, reasons: Sequence[str]) -> None:
+        """``properties`` are what a create would return."""
         super().__init__("; ".join(reasons))
         self.id = id
         self.properties = properties
         self.reasons = tuple(reasons)
-        self.inputs = inputs
 
 
 @dataclass(frozen=True)
@@ -215,7 +212,6 @@ def _init_failed(failure: InitFailed) -> bytes:
             id=failure.id,
             properties=to_struct(failure.properties),
             reasons=failure.reasons,
-            inputs=to_struct(failure.inputs) if failure.inputs is not None else None,
         )
     )
     status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=str(failure), details=[detail])

@@ -19,8 +19,8 @@ import httpx
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
+from gpuform.kubernetes.client import open_session
 from gpuform.kubernetes.kubeconfig import load_access
-from gpuform.kubernetes.session import open_session
 from infra.model.environment import Environment
 
 SERVICE = "/api/v1/namespaces/monitoring/services/http:monitoring-kube-prometheus-prometheus:9090/proxy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import Any
 
 from gpuform.usage import cluster_objects
 from gpuform.usage.cluster_objects import Claims
-from gpuform.usage.injected_faults import injected_faults
 from gpuform.usage.nodes import Node, Pod, parse_node, parse_pod, with_usage
 from gpuform.usage.queues import QueueStatus
 from infra.model.base import labels, namespaces
 from infra.model.environment import Environment
+from infra.model.gpu.xid import DEVICE_PLUGIN_SKIPS
 from infra.model.platform.monitoring import NAMESPACE as MONITORING
 from infra.model.pool import allocatable
 from infra.model.pool.allocatable import claimable, node_gpus, resources
@@ -221,3 +222,41 @@ def unsettled_pools(current: ClusterStatus) -> tuple[PoolStatus, ...]:
         for pool in current.pools
         if not pool.settled and not (pool.nodes and faulty >= set(pool.unsettled_nodes))
     )
+
+
+def injected_faults(nodes: Iterable[Mapping[str, Any]], every: bool = False) -> dict[str, str]:
+    """Faults that a person set on simulated nodes and the commands that clear them, by node name.
+
+    By default only those that take GPUs from what the node offers: not heat, links or an exporter that is
+    down. A real node has none of these annotations, so nothing is ever reported for it.
+    """
+    lines_by_node = {str(node["metadata"]["name"]): list(_describe_faults(node, every)) for node in nodes}
+    return {name: "; ".join(lines) for name, lines in lines_by_node.items() if lines}
+
+
+def _describe_faults(node: Mapping[str, Any], every: bool) -> Iterator[str]:
+    name, notes = node["metadata"]["name"], node["metadata"].get("annotations") or {}
+    faults = ", ".join(dict.fromkeys(_parse_faults(notes.get(labels.SIM_FAULTS, "[]"), every)))
+    if faults:
+        yield f"{faults}: `gpuform simulate fault {name} --clear` clears it"
+    unhealthy = [ident for ident in notes.get(labels.SIM_UNHEALTHY, "").replace(" ", "").split(",") if ident]
+    if numbers := [ident for ident in unhealthy if ident.isdecimal()]:
+        commands = ", ".join(f"`gpuform simulate health {name} --gpu {number} --ok`" for number in numbers)
+        yield f"GPU {', '.join(numbers)} is unhealthy: {commands} clears it"
+    if others := [ident for ident in unhealthy if not ident.isdecimal()]:
+        command = f"`kubectl annotate node {name} {labels.SIM_UNHEALTHY}-` clears it"
+        yield f"{', '.join(others)} is unhealthy: {command}"
+
+
+def _parse_faults(annotation: str, every: bool) -> Iterator[str]:
+    """``every`` fault, or those that take a GPU away; none if the simulator did not write the annotation."""
+    try:
+        entries = [(str(item["kind"]), item.get("gpu"), item.get("xid")) for item in json.loads(annotation)]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return
+    for kind, gpu, xid in entries:
+        takes = kind in ("fabric-manager", "ecc", "gpu-lost") or (
+            kind == "xid" and xid not in DEVICE_PLUGIN_SKIPS
+        )
+        if every or takes:
+            yield kind if gpu is None else f"GPU {gpu} has {f'XID {xid}' if kind == 'xid' else kind}"

@@ -19,15 +19,7 @@ from infra.plan import startup
 from infra.plan.manifest import Manifest, manifest, rbac_rule
 from infra.plan.program import Program
 
-FILES = (
-    "health.py",
-    "actions.py",
-    "model.py",
-    "cluster.py",
-    "decisions.py",
-    "proof.py",
-    "reporting.py",
-)
+FILES = ("health.py", "actions.py", "model.py", "cluster.py", "decisions.py", "proof.py", "reporting.py")
 PORT = 8080
 EVENTS = "default"
 """Namespace of events about nodes, which are not namespaced."""

@@ -32,7 +32,7 @@ from infra.model.pool import allocatable, elastic
 from infra.model.pool.elastic import DISRUPTION, Capacity, Disruption
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Exclusive
-from infra.plan import mig_parted, node_groups, sharing, startup, user_data
+from infra.plan import node_groups, sharing, startup, user_data
 from infra.plan.manifest import Manifest, label_in, manifest, own_labels
 
 WEIGHTS: Mapping[Capacity, int] = {"reserved": 100, "on_demand": 50, "spot": 10}
@@ -93,7 +93,7 @@ def node_metadata(env: Environment, pool: Pool) -> Manifest:
     content, only the annotation tells Karpenter that its nodes have drifted.
     """
     annotations = startup.offer_annotations(env, pool)
-    content = mig_parted.content(pool) if env.has_mig_manager else None
+    content = sharing.layout_content(pool) if env.has_mig_manager else None
     if content is not None:
         annotations = {**annotations, labels.MIG_LAYOUT: content}
     return {"labels": node_labels(env, pool), **({"annotations": annotations} if annotations else {})}

@@ -17,7 +17,7 @@ from infra.model.base import labels
 from infra.model.base.fields import short_digest
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
-from infra.plan import magnum, mig_parted, sharing, startup
+from infra.plan import magnum, sharing, startup
 from infra.plan.manifest import Manifest, rbac_rule
 from infra.plan.program import Program
 
@@ -102,6 +102,6 @@ def _pool(env: Environment, pool: Pool) -> dict[str, Any]:
             settings["startup"] = {"taints": change["taints"], "proof": change["proof"]}
     config = sharing.mig_config_name(pool)
     if config and pool.has_live_layout and env.has_mig_manager:
-        content = mig_parted.content(pool)
+        content = sharing.layout_content(pool)
         settings["layout"] = {"config": config} | ({"content": content} if content else {})
     return settings

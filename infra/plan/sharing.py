@@ -7,29 +7,28 @@ configuration is a new object, and the operands get its name.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
-from infra.model.base import labels
+from infra.model.base import labels, namespaces
 from infra.model.base.fields import short_digest
 from infra.model.environment import Environment
+from infra.model.gpu.models import Gpu
 from infra.model.pool import allocatable, mig_config, plugin_config
+from infra.model.pool.layouts import resolve
 from infra.model.pool.pool import Pool
-from infra.model.pool.sharing import Mig, Mps, SliceShare, TimeSlicing
-from infra.plan import magnum, mig_parted
+from infra.model.pool.sharing import Dra, Mig, Mps, SliceShare, TimeSlicing
+from infra.plan import magnum
 from infra.plan.manifest import Manifest, manifest, own_labels, tolerate, unique
 
-NAMESPACE = "gpu-operator"
-PLATFORM_NAMESPACE = "gpuform-platform"
-"""Namespace of our programs if the cluster has an operator of its own, perhaps in ``NAMESPACE``."""
+NAMESPACE, PLATFORM_NAMESPACE = namespaces.GPU_OPERATOR, namespaces.PLATFORM
 DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
 MIG_CONFIG = "nvidia-mig-config"
 MIG_DISABLED = mig_config.DISABLED
 
 mig_config_name = mig_config.config_name
-mig_parted_config = mig_parted.config
 
 
 def namespace(env: Environment) -> str:
@@ -84,7 +83,7 @@ def mig_parted_config_map(env: Environment) -> Manifest | None:
     Two GPU models may have different layouts under one name (all-1g.10gb); then each entry names its devices.
     None if the node image applies the layout itself, at boot, or if nothing does.
     """
-    config = mig_parted.config(env.pools) if env.has_mig_manager else None
+    config = mig_parted_config(env.pools) if env.has_mig_manager else None
     return config_map(env, MIG_CONFIG, {"config.yaml": to_yaml(config)}) if config else None
 
 
@@ -116,7 +115,7 @@ def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
         return None
     change: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": allocatable.summary(pool)}
     if pool.layout is not None:
-        content = mig_parted.content(pool)
+        content = layout_content(pool)
         change |= {"layout": mig_config_name(pool)} | ({"content": content} if content else {})
     if pool.relayout is not None and pool.relayout.in_use == "refuse":
         change["refuses"] = True
@@ -168,3 +167,54 @@ def config_map(env: Environment, base: str, data: dict[str, str], namespace: str
     """A ConfigMap, by default in the operator's namespace; its name ends in a hash of its content."""
     name = f"{base}-{short_digest(json.dumps(data, sort_keys=True))}"
     return manifest("ConfigMap", {"name": name, "namespace": namespace, "labels": own_labels(env)}, data=data)
+
+
+Entries = list[Manifest]
+
+
+def mig_parted_config(pools: Iterable[Pool]) -> Manifest | None:
+    """The pools' layouts in mig-parted's own format; None without a MIG-capable GPU."""
+    pools = list(pools)
+    names: dict[str, dict[str, Entries]] = {mig_config.DISABLED: {}}
+    for pool in pools:
+        name = mig_config.config_name(pool)
+        if name is not None and name != mig_config.DISABLED:
+            for gpu in pool.gpus:
+                names.setdefault(name, {})[gpu.device_filter] = _mig_entries(gpu, pool)
+    if not any(gpu.mig_capable for pool in pools for gpu in pool.gpus):
+        return None
+    configs = {name: _per_device(entries) for name, entries in sorted(names.items())}
+    return {"version": "v1", "mig-configs": configs}
+
+
+def layout_content(pool: Pool) -> str | None:
+    """Hash (eight digits) of the content of a layout with a chosen name; else None."""
+    if not (isinstance(pool.sharing, Mig) and pool.sharing.name):
+        return None
+    return short_digest(json.dumps([[gpu.device_filter, _mig_entries(gpu, pool)] for gpu in pool.gpus]))
+
+
+def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
+    devices = mig_config.mig_devices(pool)
+    layout = pool.sharing.layout if isinstance(pool.sharing, Mig | Dra) else None
+    slices = dict(sorted(resolve(gpu, layout).items()))
+    if devices is None:
+        return [{"devices": "all", "mig-enabled": True, "mig-devices": slices}]
+    uncut = [index for index in range(pool.gpu_count) if index not in devices]
+    return [
+        {"devices": list(devices), "mig-enabled": True, "mig-devices": slices},
+        {"devices": uncut, "mig-enabled": False},
+    ]
+
+
+def _per_device(models: Mapping[str, Entries]) -> Entries:
+    if not models:
+        return [{"devices": "all", "mig-enabled": False}]
+    groups: dict[str, list[str]] = {}
+    for device in sorted(models):
+        groups.setdefault(json.dumps(models[device]), []).append(device)
+    if len(groups) == 1:
+        return list(json.loads(next(iter(groups))))
+    return [
+        {"device-filter": devices, **entry} for text, devices in groups.items() for entry in json.loads(text)
+    ]

@@ -26,7 +26,7 @@ from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.pool import allocatable, reset
 from infra.model.pool.pool import Pool
-from infra.plan import device_plugin, mig_parted, parts, pool_keeper, sharing
+from infra.plan import device_plugin, parts, pool_keeper, sharing
 from infra.plan.karpenter import ec2_node_class, node_overlays, node_pools, node_role
 from infra.plan.parts import Part
 from infra.plan.startup import startup_change
@@ -182,7 +182,7 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
             context=env.context,
             selector=f"{labels.POOL}={pool.name}",
             config=config,
-            layout=mig_parted.content(pool),
+            layout=sharing.layout_content(pool),
             # GPUs allocated by claim are not a resource, whatever their layout.
             offers=allocatable.summary(pool) or {labels.NVIDIA_GPU: 0},
             may_be_empty=pool.hosts is not None or None,

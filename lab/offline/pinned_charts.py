@@ -78,11 +78,8 @@ def keda_files(pinned: Path, cache: Path, version: str) -> Mapping[str, bytes]:
     config = cached_folder(SOURCE, pinned, cache)
     texts = [_to_template(manifest) for manifest in (*_crds(config), *_manifests(config))]
     metadata = {"apiVersion": "v2", "name": NAME, "version": version}
-    return {
-        "Chart.yaml": json.dumps(metadata).encode(),
-        "values.yaml": b"tolerations: []\n",
-        "templates/all.yaml": "\n---\n".join(texts).encode(),
-    }
+    files = {"Chart.yaml": json.dumps(metadata).encode(), "values.yaml": b"tolerations: []\n"}
+    return {**files, "templates/all.yaml": "\n---\n".join(texts).encode()}
 
 
 def _crds(config: Path) -> Iterator[Json]:
@@ -124,12 +121,8 @@ def _with_labels(deployment: Json) -> Json:
 def _to_template(manifest: Json) -> str:
     """The manifest as JSON, which is YAML, with what helm fills in."""
     text = json.dumps(manifest).replace("{{", '{{ "{{" }}')
-    for source, replacement in (
-        (f'"namespace": "{_NAMESPACE}"', '"namespace": "{{ .Release.Namespace }}"'),
-        (f'"{_TOLERATIONS}"', "{{ toJson .Values.tolerations }}"),
-    ):
-        text = text.replace(source, replacement)
-    return text
+    text = text.replace(f'"namespace": "{_NAMESPACE}"', '"namespace": "{{ .Release.Namespace }}"')
+    return text.replace(f'"{_TOLERATIONS}"', "{{ toJson .Values.tolerations }}")
 
 
 _NFD = "charts/node-feature-discovery/"

@@ -41,9 +41,6 @@ def prepare(layout: Layout, tools: Tools, names: tuple[str, ...], progress: Call
         link(folder / name, tools.path(name))
     uds = {"udsName": socket_name(layout.controllers)}
     connection = {"proxyProtocol": "HTTPConnect", "transport": {"uds": uds}}
-    document = {
-        "apiVersion": "apiserver.k8s.io/v1beta1",
-        "kind": "EgressSelectorConfiguration",
-        "egressSelections": [{"name": "cluster", "connection": connection}],
-    }
+    kind = {"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration"}
+    document = {**kind, "egressSelections": [{"name": "cluster", "connection": connection}]}
     write_private(layout.egress, yaml.safe_dump(document))

@@ -69,11 +69,7 @@ async def change_fault(kubeconfig: Path, request: FaultRequest, now: float | Non
 
 def _requested_kind(request: FaultRequest) -> str:
     """The requested kind, "" to clear. Raises InputError for no kind, for two, and for an unknown XID."""
-    kinds = [
-        *request.kinds,
-        *([faults.XID] if request.xid is not None else []),
-        *(["clear"] if request.clear else []),
-    ]
+    kinds = [*request.kinds, *[faults.XID] * (request.xid is not None), *["clear"] * request.clear]
     if len(kinds) != 1:
         path = " ".join(f"--{kind}" for kind in kinds) or "gpuform simulate fault"
         fact = "more than one at a time" if kinds else "no fault is given"
@@ -103,9 +99,8 @@ def _new_fault(request: FaultRequest, kind: str, annotations: dict[str, str], no
     if kind == faults.FABRIC:
         if not gpu.nvlink or gpu.compute < (8, 0) or count < NVSWITCH_GPUS:
             fact = f"{count} x {gpu.product} have no NVSwitch, and need no fabric manager"
-            raise InputError(
-                "--fabric-manager", fact, f"name a node with {NVSWITCH_GPUS} GPUs linked by switches"
-            )
+            remedy = f"name a node with {NVSWITCH_GPUS} GPUs linked by switches"
+            raise InputError("--fabric-manager", fact, remedy)
         return Fault(kind, -1, now)
     if kind == faults.ROW_REMAP and gpu.compute < (8, 0):
         fact = f"{gpu.product} does not remap rows: only Ampere and later do"
@@ -118,11 +113,8 @@ async def _add(api: Api, node: str, existing: tuple[Fault, ...], new: Fault) -> 
     if new.kind != faults.XID and any((fault.kind, fault.gpu) == (new.kind, new.gpu) for fault in existing):
         return [f"{subject}: already has this fault"]
     others = [fault for fault in existing if fault.kind != faults.XID]
-    events = [
-        fault
-        for fault in existing
-        if fault.kind == faults.XID and (fault.is_unhealthy or fault.since > new.since - XID_RETENTION_S)
-    ]
+    events, oldest = [fault for fault in existing if fault.kind == faults.XID], new.since - XID_RETENTION_S
+    events = [fault for fault in events if fault.is_unhealthy or fault.since > oldest]
     await _write(api, node, [*others, *events[-MAX_XIDS:], new])
     return [f"{subject}: {_describe(new)}"]
 
@@ -145,9 +137,8 @@ async def _clear(api: Api, request: FaultRequest, existing: tuple[Fault, ...]) -
         return [f"{subject}: has no fault"]
     await _write(api, request.node, [fault for fault in existing if fault not in cleared])
     lines = [f"{subject}: cleared {', '.join(sorted({fault.kind for fault in cleared}))}"]
-    return lines + (
-        await restart_plugin(api, request.node) if any(fault.is_unhealthy for fault in cleared) else []
-    )
+    is_given_up = any(fault.is_unhealthy for fault in cleared)
+    return [*lines, *(await restart_plugin(api, request.node) if is_given_up else ())]
 
 
 async def _write(api: Api, node: str, all_faults: list[Fault]) -> None:
@@ -155,7 +146,7 @@ async def _write(api: Api, node: str, all_faults: list[Fault]) -> None:
     await api.patch(f"{NODES}/{node}", {"metadata": {"annotations": {keys.FAULTS: value}}})
 
 
-async def set_health(kubeconfig: Path, node: str, gpu: int, ok: bool) -> list[str]:
+async def set_health(kubeconfig: Path, name: str, gpu: int, ok: bool) -> list[str]:
     """Mark one GPU of a simulated node unhealthy, or healthy again; returns lines that say what was done.
 
     The device plugin never reports a device as healthy again while it runs, so for ``ok`` its pod is deleted,
@@ -163,7 +154,16 @@ async def set_health(kubeconfig: Path, node: str, gpu: int, ok: bool) -> list[st
     if the cluster does not answer.
     """
     async with cluster_api(kubeconfig) as api:
-        return await _set_health(api, node, gpu, ok)
+        annotations = await annotations_of(api, name, gpu)
+        unhealthy = {word.strip() for word in annotations.get(keys.UNHEALTHY, "").split(",") if word.strip()}
+        new = unhealthy - {str(gpu)} if ok else unhealthy | {str(gpu)}
+        if new == unhealthy:
+            return [f"{name}: GPU {gpu} is already {'healthy' if ok else 'unhealthy'}"]
+        value = ",".join(sorted(new)) or None
+        await api.patch(f"{NODES}/{name}", {"metadata": {"annotations": {keys.UNHEALTHY: value}}})
+        if ok:
+            return [f"{name}: GPU {gpu} is healthy", *await restart_plugin(api, name)]
+    return [f"{name}: GPU {gpu} is unhealthy: its devices stay in the capacity, and are not allocatable"]
 
 
 @asynccontextmanager
@@ -179,19 +179,6 @@ async def cluster_api(kubeconfig: Path) -> AsyncIterator[Api]:
         await api.close()
 
 
-async def _set_health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
-    annotations = await annotations_of(api, name, gpu)
-    unhealthy = {word.strip() for word in annotations.get(keys.UNHEALTHY, "").split(",") if word.strip()}
-    new = unhealthy - {str(gpu)} if ok else unhealthy | {str(gpu)}
-    if new == unhealthy:
-        return [f"{name}: GPU {gpu} is already {'healthy' if ok else 'unhealthy'}"]
-    value = ",".join(sorted(new)) or None
-    await api.patch(f"{NODES}/{name}", {"metadata": {"annotations": {keys.UNHEALTHY: value}}})
-    if not ok:
-        return [f"{name}: GPU {gpu} is unhealthy: its devices stay in the capacity, and are not allocatable"]
-    return [f"{name}: GPU {gpu} is healthy", *await restart_plugin(api, name)]
-
-
 async def restart_plugin(api: Api, name: str) -> list[str]:
     """Delete a node's device plugin pod: the plugin never reports a device as healthy again by itself."""
     lines: list[str] = []
@@ -202,10 +189,8 @@ async def restart_plugin(api: Api, name: str) -> list[str]:
                 continue
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
             await api.delete(path, {"preconditions": {"uid": meta["uid"]}})
-            lines.append(
-                f"{meta['namespace']}/{meta['name']}: is restarted, "
-                "since it never reports a GPU as healthy again"
-            )
+            reason = "since it never reports a GPU as healthy again"
+            lines.append(f"{meta['namespace']}/{meta['name']}: is restarted, {reason}")
     return lines
 
 

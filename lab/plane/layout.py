@@ -167,18 +167,13 @@ def kubeconfig(server: str, pki: Path) -> str:
         return base64.b64encode((pki / name).read_bytes()).decode()
 
     name = "gpuform-local"
+    cluster = {"server": server, "certificate-authority-data": data("ca.crt")}
+    user = {"client-certificate-data": data("admin.crt"), "client-key-data": data("admin.key")}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": name, "cluster": {"server": server, "certificate-authority-data": data("ca.crt")}}
-        ],
-        "users": [
-            {
-                "name": name,
-                "user": {"client-certificate-data": data("admin.crt"), "client-key-data": data("admin.key")},
-            }
-        ],
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,
     }

@@ -60,20 +60,13 @@ def _define(layout: Layout, progress: Callable[[str], None]) -> None:
     source = crd_folder(paths.installation / CRDS, paths.cache)
     server = Server(paths.kubeconfig, layout.pki)
     try:
-        metadata = {
-            definition["metadata"]["name"]: definition["metadata"]
-            for definition in server.items(_DEFINITIONS, METADATA)
-        }
+        found = {item["metadata"]["name"]: item["metadata"] for item in server.items(_DEFINITIONS, METADATA)}
+        notes = {kind: found.get(f"{kind}.{_GROUP}", {}).get("annotations") or {} for kind in KINDS}
         texts = {kind: (source / f"{_GROUP}_{kind}.yaml").read_text(encoding="utf-8") for kind in KINDS}
-        outdated = {
-            kind: text
-            for kind, text in texts.items()
-            if (metadata.get(f"{kind}.{_GROUP}", {}).get("annotations") or {}).get(_VERSION)
-            != _crd_version(text)
-        }
-        if outdated:
+        stale = {kind: crd for kind, crd in texts.items() if notes[kind].get(_VERSION) != _crd_version(crd)}
+        if stale:
             progress("installing prometheus-operator's CRDs")
-        for kind, text in outdated.items():
+        for kind, text in stale.items():
             server.apply(f"{_DEFINITIONS}/{kind}.{_GROUP}", text)
         _wait_until_served(server)
     except SERVER_ERRORS as error:

@@ -14,20 +14,8 @@ from gpuform.engine.files import Tools
 from infra.model.environment import Environment
 from lab.plane import controlling, lock, monitoring, sidecars, starting
 from lab.plane.layout import Layout, Record, complete_pki, kubeconfig
-from lab.plane.processes import (
-    CONTROLLER_KEEPER,
-    KWOKCTL,
-    MEMBERS,
-    MONITORING_KEEPER,
-    PROMETHEUS,
-    SCHEDULER_KEEPER,
-    SECOND_SCHEDULER,
-    SIMULATOR,
-    STATE_METRICS,
-    end_processes,
-    scan,
-)
-from lab.sidecars.controllers.rows import CONTROLLERS, OPERATOR
+from lab.plane.processes import KWOKCTL, MEMBERS, SIMULATOR, scan
+from lab.sidecars.controllers.rows import OPERATOR
 from lab.sidecars.shared.files import write_private
 
 
@@ -68,10 +56,6 @@ class Status:
         return all(member.running for member in self.members)
 
 
-_SIDECAR_PROGRAMS = (SECOND_SCHEDULER, PROMETHEUS, STATE_METRICS, CONTROLLER_KEEPER, *CONTROLLERS)
-"""Run only while a stack declares them; the keeper of controllers, from the first declaration on."""
-
-
 def _no_progress(line: str) -> None:
     pass
 
@@ -108,9 +92,7 @@ class ControlPlane:
             folder.mkdir(parents=True, exist_ok=True)
         self._layout.home.chmod(0o700)  # it holds the certificate authority's key
         with lock.file_lock(self._layout.lock, lambda: progress("waiting for another start or stop to end")):
-            self._layout.home.mkdir(
-                mode=0o700, exist_ok=True
-            )  # a stop --delete that we waited for removed it
+            self._layout.home.mkdir(mode=0o700, exist_ok=True)  # a deletion that we waited for removed it
             starting.bring_up(self._layout, self._tools, port, progress)
             if self._write_kubeconfig():
                 sidecars.stop(self._layout)  # they have read the old kubeconfig
@@ -199,14 +181,7 @@ class ControlPlane:
             elif delete:
                 shutil.rmtree(self._layout.home, ignore_errors=True)
                 self._layout.paths.kubeconfig.unlink(missing_ok=True)
-                for name in (
-                    *MEMBERS,
-                    SIMULATOR,
-                    SCHEDULER_KEEPER,
-                    MONITORING_KEEPER,
-                    *_SIDECAR_PROGRAMS,
-                    KWOKCTL,
-                ):
+                for name in (*MEMBERS, *sidecars.ALWAYS, *sidecars.DECLARED, KWOKCTL):
                     log = self._layout.log(name)
                     log.unlink(missing_ok=True)
                     log.with_name(f"{log.stem}.previous.log").unlink(missing_ok=True)
@@ -217,8 +192,8 @@ class ControlPlane:
         record = Record.load(layout)
         running = {process.name: process for process in scan(layout)}
         rows = []
-        sidecar_programs = [name for name in _SIDECAR_PROGRAMS if name in running]
-        for name in (*MEMBERS, SIMULATOR, SCHEDULER_KEEPER, MONITORING_KEEPER, *sidecar_programs):
+        declared = [name for name in sidecars.DECLARED if name in running]
+        for name in (*MEMBERS, *sidecars.ALWAYS, *declared):
             process = running.get(name)
             port = record.ports.get("simulator-metrics" if name == SIMULATOR else name)
             pid, rss = (process.pid, process.rss_bytes) if process else (None, 0)
@@ -235,9 +210,7 @@ class ControlPlane:
 
     def _end_all(self) -> None:
         """kwokctl first, or it would restart what is ended; then our own programs, the members, etcd last."""
-        end_processes(
-            self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0
-        )
+        starting.end_named(self._layout, KWOKCTL)
         sidecars.stop(self._layout)
         starting.end_members(self._layout)
 

@@ -19,20 +19,9 @@ from pathlib import Path
 from gpuform import INSTALLATION
 from gpuform.engine.files import Tools
 from infra.model.platform.monitoring import PROMETHEUS_URL
-from lab.plane import ports
+from lab.plane import ports, processes
 from lab.plane.layout import Layout, Record, rotate_log
-from lab.plane.processes import (
-    CONTROLLER_KEEPER,
-    MONITORING_KEEPER,
-    PROMETHEUS,
-    SCHEDULER_KEEPER,
-    SECOND_SCHEDULER,
-    SIMULATOR,
-    STATE_METRICS,
-    Process,
-    end_processes,
-    scan,
-)
+from lab.plane.processes import Process, end_processes, scan
 from lab.sidecars.controllers.rows import CONTROLLERS
 from lab.sidecars.shared.child import MESSAGES_FILE
 from lab.sidecars.shared.files import link
@@ -41,10 +30,9 @@ PACKAGE = Path(__file__).resolve().parent.parent
 _SHARED = "sidecars.shared"
 
 PORT_OWNERS = {
-    "simulator-metrics": SIMULATOR,
-    "prometheus": PROMETHEUS,
-    "kube-state-metrics": STATE_METRICS,
-    "kube-state-metrics-telemetry": STATE_METRICS,
+    "simulator-metrics": processes.SIMULATOR,
+    "prometheus": processes.PROMETHEUS,
+    **dict.fromkeys(("kube-state-metrics", "kube-state-metrics-telemetry"), processes.STATE_METRICS),
 }
 """Port name -> process that serves it."""
 
@@ -53,11 +41,8 @@ def sidecar_ports(layout: Layout) -> dict[str, int]:
     """The ports in ``PORT_OWNERS`` by name; a port that another program has taken meanwhile is replaced."""
     record = Record.load(layout)
     running = {process.name for process in scan(layout)}
-    lost = [
-        name
-        for name, owner in PORT_OWNERS.items()
-        if owner not in running and not ports.is_free(record.ports[name])
-    ]
+    down = [name for name, owner in PORT_OWNERS.items() if owner not in running]
+    lost = [name for name in down if not ports.is_free(record.ports[name])]
     if lost:
         fresh = ports.choose(layout.paths.plane, taken=record.ports.values())
         record = replace(record, ports=record.ports | {name: fresh[name] for name in lost})
@@ -119,12 +104,16 @@ class Sidecar:
         return [process for process in scan(layout) if process.name == self.name]
 
 
-_SIMULATOR = Sidecar(SIMULATOR, "simulator", 2)
-_SCHEDULER = Sidecar(SCHEDULER_KEEPER, "sidecars.second_scheduler", 3, (SECOND_SCHEDULER,))
-_MONITORING = Sidecar(
-    MONITORING_KEEPER, "sidecars.monitoring", 5, (PROMETHEUS, STATE_METRICS)
-)  # flushes its data
-_CONTROLLERS = Sidecar(CONTROLLER_KEEPER, "sidecars.controllers", 3, tuple(CONTROLLERS))
+_MEASURED = (processes.PROMETHEUS, processes.STATE_METRICS)
+_SIMULATOR = Sidecar(processes.SIMULATOR, "simulator", 2)
+_SCHEDULER = Sidecar(
+    processes.SCHEDULER_KEEPER, "sidecars.second_scheduler", 3, (processes.SECOND_SCHEDULER,)
+)
+_MONITORING = Sidecar(processes.MONITORING_KEEPER, "sidecars.monitoring", 5, _MEASURED)  # flushes its data
+_CONTROLLERS = Sidecar(processes.CONTROLLER_KEEPER, "sidecars.controllers", 3, tuple(CONTROLLERS))
+ALWAYS = tuple(sidecar.name for sidecar in (_SIMULATOR, _SCHEDULER, _MONITORING))
+DECLARED = (*_SCHEDULER.programs, *_MEASURED, _CONTROLLERS.name, *CONTROLLERS)
+"""Run only while a stack declares them; the keeper of controllers, from the first declaration on."""
 SIDECARS = (_SIMULATOR, _SCHEDULER, _MONITORING, _CONTROLLERS)
 
 

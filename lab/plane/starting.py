@@ -34,7 +34,7 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
     ``port`` asks for an apiserver port; None keeps the stored one, or takes a free one. Raises InputError
     for a port that cannot be used, before anything has changed, and Failure if a member does not come up.
     """
-    end_processes(layout, [process for process in scan(layout) if process.name == KWOKCTL], grace=0)
+    end_named(layout, KWOKCTL)
     stored = Record.load(layout)
     if set(stored.ports) != set(ports.NAMES):
         stored = Record()
@@ -57,25 +57,24 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
         _create(layout, tools, target, text)
     _supervise(layout, tools, wanted[APISERVER], progress)
     if Probe(wanted[APISERVER], layout.workdir / "pki").drop_leases():
-        end_processes(layout, [process for process in scan(layout) if process.name == KWOK], grace=0)
+        end_named(layout, KWOK)
         _supervise(layout, tools, wanted[APISERVER], progress)
 
 
 def members(processes: Sequence[Process]) -> dict[str, Process]:
     """The members that run exactly once, by name; a member that runs twice counts as not running."""
     counts = Counter(process.name for process in processes)
-    return {
-        process.name: process
-        for process in processes
-        if process.name in MEMBERS and counts[process.name] == 1
-    }
+    return {one.name: one for one in processes if one.name in MEMBERS and counts[one.name] == 1}
 
 
 def end_members(layout: Layout) -> None:
     """End all members; etcd last and by SIGTERM, so that it closes its data; the others hold none."""
-    member_processes = [process for process in scan(layout) if process.name in MEMBERS]
-    end_processes(layout, [process for process in member_processes if process.name != "etcd"], grace=0)
-    end_processes(layout, [process for process in member_processes if process.name == "etcd"], grace=5)
+    end_named(layout, *(name for name in MEMBERS if name != "etcd"))
+    end_named(layout, "etcd", grace=5)
+
+
+def end_named(layout: Layout, *names: str, grace: float = 0) -> None:
+    end_processes(layout, [process for process in scan(layout) if process.name in names], grace)
 
 
 def _choose_ports(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from gpuform.usage import queues
 from gpuform.usage.node_prices import total
 from gpuform.usage.rehearsal import JobResult, RemovedNode, Shrink, Totals
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
 from infra.model.workload.workload import JobWorkload
 from lab.rehearse import pods
@@ -56,11 +57,13 @@ def complete_jobs(
     shortened: set[str] = set()
 
     def job_counts() -> tuple[JobResult, ...]:
-        objects = {
-            (item["metadata"]["namespace"], item["metadata"]["name"]): item for item in cluster.items(JOBS)
+        succeeded = {
+            (item["metadata"]["namespace"], item["metadata"]["name"]): item.get("status", {}).get(
+                "succeeded", 0
+            )
+            for item in cluster.items(JOBS)
         }
-        status = {key: objects.get(key, {}).get("status", {}) for key in jobs}
-        return tuple(JobResult(*key, status[key].get("succeeded", 0), job.total) for key, job in jobs.items())
+        return tuple(JobResult(*key, succeeded.get(key, 0), job.total) for key, job in jobs.items())
 
     def done(now: Snapshot) -> bool:
         for pod in now.workloads:
@@ -97,8 +100,7 @@ def shrink(
     cluster: Cluster,
     watch: Watch,
     source: NodeSource,
-    costs: CostReport,
-    quiet_s: float,
+    prices: PriceList,
     timeout_s: float,
 ) -> Shrink:
     """Remove half of each workload's pods, and wait until no further change follows."""
@@ -112,24 +114,24 @@ def shrink(
     def done(now: Snapshot) -> bool:
         return not elastic and sum(not pod.has_ended for pod in now.workloads) == least
 
-    watch.wait_until(done, quiet_s, timeout_s)
+    watch.wait_until(done, source.quiet_s, timeout_s)
     after = watch.observe()
     events = pods.read_events(cluster)
-    now_paid = CostReport(env, costs.prices, source.paid())
+    costs = CostReport(env, prices, source.paid())
     left = {node.name for node in after.nodes}
     removed = tuple(
         RemovedNode(
             node.name,
             node.pool,
             node.machine,
-            now_paid.usd_per_hour(node),
+            costs.usd_per_hour(node),
             *_removal_reason(node.name, events, source.removal_reason),
         )
         for node in before.nodes
         if node.name not in left
     )
     reasons = dict.fromkeys(_retention_reasons([event for event in events if event.when >= began], left))
-    return Shrink(_side(before, now_paid), _side(after, now_paid), removed, tuple(reasons), note)
+    return Shrink(_side(before, costs), _side(after, costs), removed, tuple(reasons), note)
 
 
 def _side(now: Snapshot, costs: CostReport) -> Totals:
@@ -138,12 +140,8 @@ def _side(now: Snapshot, costs: CostReport) -> Totals:
 
 
 def _removal_reason(node: str, events: list[Event], default: str) -> tuple[str, tuple[str, ...]]:
-    removals = [
-        event
-        for event in events
-        if event.kind == "Node" and event.name == node and event.reason == _TERMINATING
-    ]
-    messages = [event.message for event in removals]
+    removal = "Node", node, _TERMINATING
+    messages = [event.message for event in events if (event.kind, event.name, event.reason) == removal]
     text = messages[-1] if messages else ""
     words = next((words for key, words in _REASONS.items() if f": {key}" in text), default)
     return words, tuple(messages)

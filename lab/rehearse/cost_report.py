@@ -88,23 +88,13 @@ class CostReport(NodePrices):
             )
 
     def draw_nodes(self, now: Snapshot) -> Iterator[NodePicture]:
-        for pool in self.pools:
-            for node in now.nodes:
-                if node.pool == pool.name:
-                    yield self._draw_node(pool, node, now.pods_on(node.name))
-
-    def _draw_node(self, pool: Pool, node: Node, pods: tuple[Pod, ...]) -> NodePicture:
-        claimed = claimable(pool).keys() & node.offers.keys()
-        return NodePicture(
-            name=node.name,
-            pool=pool.name,
-            machine=node.machine,
-            capacity=self.capacity(node),
-            zone=node.zone,
-            usd_per_hour=self.usd_per_hour(node),
-            gpus=((Cell("by claim"),),) * node.gpus if pool.by_claim and not claimed else cells(node, pods),
-            others=tuple(f"{pod.namespace}/{pod.name}" for pod in pods if pod.workload and not pod.devices),
-        )
+        pairs = ((pool, node) for pool in self.pools for node in now.nodes if node.pool == pool.name)
+        for pool, node in pairs:
+            pods, claimed = now.pods_on(node.name), claimable(pool).keys() & node.offers.keys()
+            gpus = ((Cell("by claim"),),) * node.gpus if pool.by_claim and not claimed else cells(node, pods)
+            others = tuple(f"{pod.namespace}/{pod.name}" for pod in pods if pod.workload and not pod.devices)
+            place = node.name, node.pool, node.machine, self.capacity(node), node.zone
+            yield NodePicture(*place, self.usd_per_hour(node), gpus, others)
 
 
 def cells(node: Node, pods: Iterable[Pod]) -> tuple[tuple[Cell, ...], ...]:

@@ -16,38 +16,24 @@ _DIGITS = {
     **dict.fromkeys(("seconds", "at", "begin", "ready", "end", "cold"), 1),
 }
 """To how many digits a number is rounded, by the name of its field."""
+_KEYS = (
+    *("stack", "kind", "karpenter", "autoscaler", "failed", "steps", "prices", "seconds", "usd_per_hour"),
+    *("unpriced", "pools", "pods", "queues", "switched_on", "refusals", "jobs", "shrink", "loads"),
+    *("shortened", "troubles", "nodes", "timeline", "rss_bytes", "measured", "simulated", "real"),
+    "cannot_show",
+)
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "stack": outcome.stack,
-        "kind": outcome.kind,
-        "karpenter": "none" if outcome.way == "counted" else outcome.way,
-        "autoscaler": "counted" if outcome.way == "counted" else "none",
-        "failed": outcome.failed,
-        "steps": _plain(outcome.steps),
-        "prices": outcome.prices,
-        "seconds": _plain(outcome.seconds, "seconds"),
-        "usd_per_hour": _plain(outcome.usd_per_hour, "usd_per_hour"),
-        "unpriced": list(outcome.unpriced),
-        "pools": _plain(outcome.pools),
-        "pods": {"wanted": outcome.pods, "placed": outcome.placed, "pending": _plain(outcome.pending)},
-        "queues": _plain(outcome.queues),
-        "switched_on": list(outcome.played),
-        "refusals": _plain(outcome.refusals),
-        "jobs": _plain(outcome.jobs),
-        "shrink": _plain(outcome.shrink),
-        "loads": _plain(outcome.loads),
-        "shortened": list(outcome.shortened),
-        "troubles": list(outcome.troubles),
-        "nodes": _plain(outcome.nodes),
-        "timeline": _plain(outcome.timeline),
-        "rss_bytes": dict(outcome.rss_bytes),
-        "measured": _plain(outcome.measured),
-        "simulated": list(outcome.simulated),
-        "real": list(outcome.real),
-        "cannot_show": list(outcome.blind),
+    counted = outcome.way == "counted"
+    derived: dict[str, Any] = {
+        "karpenter": "none" if counted else outcome.way,
+        "autoscaler": "counted" if counted else "none",
+        "pods": {"wanted": outcome.pods, "placed": outcome.placed, "pending": outcome.pending},
+        "switched_on": outcome.played,
+        "cannot_show": outcome.blind,
     }
+    return {key: _plain(derived.get(key, getattr(outcome, key, None)), key) for key in _KEYS}
 
 
 def _plain(value: Any, name: str = "") -> Any:

@@ -121,9 +121,8 @@ class LoadPlayer:
             if "asked" not in first.times and self._replicas(work) > first.replicas:
                 first.times["asked"] = now.at
             if "asked" in first.times:
-                self._record_start(
-                    first, now, [pod for pod in _pods_of(now, work) if pod.name not in first.before], began
-                )
+                new = [pod for pod in _pods_of(now, work) if pod.name not in first.before]
+                self._record_start(first, now, new, began)
 
     def _record_start(self, first: _FirstPod, now: Snapshot, new: Iterable[Pod], began: float) -> None:
         for pod in new:

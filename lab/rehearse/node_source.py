@@ -93,7 +93,7 @@ class CalculatedGroups(NodeSource):
             count = nodes.group_size(self._env, pool)
             names = [f"{pool.name}-{index}" for index in reversed(range(count))]
             surplus = count - nodes.group_size(half, pool)
-            surplus_nodes |= set([name for name in names if name not in bare][:surplus])
+            surplus_nodes |= {*[name for name in names if name not in bare][:surplus]}
         for name in sorted(surplus_nodes):
             cluster.delete(f"{NODES}/{name}")
         for item in objects:  # the collector of orphaned pods would take a minute
@@ -115,16 +115,12 @@ class KarpenterOnAws(NodeSource):
         self._cloud, self._market, self._karpenter = cloud, cloud.market, karpenter
 
     def paid(self) -> Mapping[str, float | None]:
-        return {
-            instance.node: instance.usd_per_hour for instance in self._market.instances() if instance.node
-        }
+        instances = self._market.instances()
+        return {instance.node: instance.usd_per_hour for instance in instances if instance.node}
 
     def unjoined(self, pool: str) -> tuple[str, ...]:
-        return tuple(
-            instance.id
-            for instance in self._market.instances()
-            if instance.pool == pool and not instance.node
-        )
+        instances = self._market.instances()
+        return tuple(item.id for item in instances if item.pool == pool and not item.node)
 
     def refusals(self) -> tuple[Refusal, ...]:
         return self._market.refusals()
@@ -186,14 +182,11 @@ def node_source(
     """The source of this environment's nodes, with its processes, while the context lasts."""
     run_paths.logs.mkdir(parents=True, exist_ok=True)
     with ExitStack() as contexts:
+        kubeconfig, folder = run_paths.kubeconfig, run_paths.state / "controllers"
         if any_gated(env) or env.ownership.device_plugin == "cluster":  # simulated by ours, with its gate
-            contexts.enter_context(
-                Gate(run_paths.kubeconfig, run_paths.state / "controllers/gate").supervisor()
-            )
+            contexts.enter_context(Gate(kubeconfig, folder / "gate").supervisor())
         if kept_pools(env):
-            contexts.enter_context(
-                Keeper(run_paths.kubeconfig, run_paths.state / "controllers/keeper").supervisor()
-            )
+            contexts.enter_context(Keeper(kubeconfig, folder / "keeper").supervisor())
         if any(pool.by_autoscaler for pool in env.pools):
             yield CalculatedGroups(env)
         elif any(pool.by_karpenter for pool in env.pools):
@@ -216,7 +209,5 @@ def _karpenter_on_aws(
     cloud.market.set_shortages(*options.shortages)
     for name, left in options.reservations_left:
         cloud.market.set_left(name, left)
-    log = run_paths.logs / "karpenter.log"
-    return KarpenterOnAws(
-        cloud, contexts.enter_context(karpenter_supervisor(run_paths, tools, cloud.variables, log))
-    )
+    supervisor = karpenter_supervisor(run_paths, tools, cloud.variables, run_paths.logs / "karpenter.log")
+    return KarpenterOnAws(cloud, contexts.enter_context(supervisor))

@@ -7,6 +7,7 @@ cores and memory are not declared, so they are simulated large enough that only 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -87,11 +88,8 @@ class _Eks(SimulatedNodes):
 
     def rehearsed(self, env: Environment) -> RehearsedNodes:
         """The nodes of node groups, and EKS's DaemonSets."""
-        manifests = [
-            *aws_nodes(env, waiting=True, fixed_only=True),
-            *daemon_sets(env),
-        ]
-        return RehearsedNodes(tuple(manifests), (_STAND_IN.format("AWS"), *_reservation_note(env)))
+        manifests = (*aws_nodes(env, waiting=True, fixed_only=True), *daemon_sets(env))
+        return RehearsedNodes(manifests, (_STAND_IN.format("AWS"), *_reservation_note(env)))
 
 
 class _Magnum(SimulatedNodes):
@@ -116,9 +114,9 @@ class _Magnum(SimulatedNodes):
 
 class _Hosts(SimulatedNodes):
     def rehearsed(self, env: Environment) -> RehearsedNodes:
-        manifests = [manifest for pool in env.pools for manifest in _host_nodes(env, pool)]
+        manifests = tuple(manifest for pool in env.pools for manifest in _host_nodes(env, pool))
         size = f"cores and memory of own hosts are not declared; simulated: {_CORES} cores, {_GIB} GiB each"
-        return RehearsedNodes(tuple(manifests), (size,))
+        return RehearsedNodes(manifests, (size,))
 
     def undeclared(self, env: Environment, pool: Pool) -> tuple[str, ...]:
         return CPU, MEMORY_GIB
@@ -127,13 +125,10 @@ class _Hosts(SimulatedNodes):
 class _Existing(SimulatedNodes):
     def rehearsed(self, env: Environment) -> RehearsedNodes:
         """InputError for a pool that no known machine matches."""
-        manifests = [_existing_node(env, index, pool) for index, pool in enumerate(env.pools)]
-        names = ", ".join(
-            f"{pool.name} as {pool.node_machine.name}" for pool in env.pools if pool.node_machine
-        )
-        return RehearsedNodes(
-            tuple(manifests), (f"the number of nodes is not declared; simulated: one each, {names}",)
-        )
+        manifests = tuple(_existing_node(env, index, pool) for index, pool in enumerate(env.pools))
+        names = [f"{pool.name} as {pool.node_machine.name}" for pool in env.pools if pool.node_machine]
+        number = f"the number of nodes is not declared; simulated: one each, {', '.join(names)}"
+        return RehearsedNodes(manifests, (number,))
 
 
 _KINDS: Mapping[str, SimulatedNodes] = {
@@ -175,11 +170,7 @@ def apply_nodes(
             label = meta.get("labels", {}).get(label_name)
             if label is not None and value in ("", label) and meta["name"] not in names:
                 cluster.delete(f"{NODES}/{meta['name']}")
-    counts: dict[str, int] = {}
-    for manifest in manifests:
-        pool = manifest["metadata"]["labels"][group]
-        counts[pool] = counts.get(pool, 0) + 1
-    return counts
+    return Counter(manifest["metadata"]["labels"][group] for manifest in manifests)
 
 
 class _EmbeddedCluster(Cluster):
@@ -197,12 +188,9 @@ def runtime_classes(env: Environment) -> Iterator[Manifest]:
 
 def _reservation_note(env: Environment) -> Iterator[str]:
     reservations = [reservation for pool in env.pools for reservation in reservations_of(env, pool)]
-    if reservations:
-        details = ", ".join(
-            f"{reservation.total} {reservation.machine} in {reservation.zone} in {reservation.id}"
-            for reservation in reservations
-        )
-        yield f"the size of a reservation is not declared; simulated: {details}"
+    details = [f"{item.total} {item.machine} in {item.zone} in {item.id}" for item in reservations]
+    if details:
+        yield f"the size of a reservation is not declared; simulated: {', '.join(details)}"
 
 
 def _host_nodes(env: Environment, pool: Pool) -> Iterator[Manifest]:
@@ -235,12 +223,9 @@ def _existing_node(env: Environment, index: int, pool: Pool) -> Manifest:
     machine = pool.node_machine
     if machine is None:
         choice = pool.gpu
-        machine_text = f"{choice.count} of {' or '.join(choice.models)}" if choice else "no machine"
-        raise InputError(
-            f"pools[{index}].gpu",
-            f"no known machine has {machine_text}, so its nodes cannot be simulated",
-            "name a machine, or another count",
-        )
+        gpus = f"{choice.count} of {' or '.join(choice.models)}" if choice else "no machine"
+        fact = f"no known machine has {gpus}, so its nodes cannot be simulated"
+        raise InputError(f"pools[{index}].gpu", fact, "name a machine, or another count")
     manifest = bare_node(env, pool, machine, f"{pool.name}-0", dict(pool.selector or {}))
     if machine.model and env.ownership.driver != "operator":
         manifest["metadata"]["annotations"][SIM_HOST_DRIVER] = versions.GPU_DRIVER

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuform.checkout.errors import InputError
 from infra.model.base.fields import listing
 from infra.model.environment import Environment
+from infra.model.pool.pool import Pool
 from infra.plan.node_groups import cluster_of
 from lab.rehearse.cloud.market import Shortage
 
@@ -31,41 +33,36 @@ class Options:
 
     def check(self, env: Environment) -> None:
         """Refuse an option that this environment cannot use. Raises InputError."""
-        options = [
-            name
-            for name, value in (
-                ("--short", self.shortages),
-                ("--reservation-used", self.reservations_left),
-                ("--interrupt-spot", self.interrupt_spot),
-            )
-            if value
-        ]
+        values = {
+            "--short": self.shortages,
+            "--reservation-used": self.reservations_left,
+            "--interrupt-spot": self.interrupt_spot,
+        }
+        options = [name for name, value in values.items() if value]
+        pools = [pool for pool in env.pools if pool.by_karpenter]
         if self.real_operator and env.gpu_operator.mode == "device_plugin":
             raise InputError("--operator real", f"stack {env.name} has no operator", "leave it out")
-        if options and not any(pool.by_karpenter for pool in env.pools):
+        if options and not pools:
             raise InputError(options[0], f"Karpenter launches no nodes for stack {env.name}", "leave it out")
-        _check_short(env, self.shortages)
-        _check_reservations(env, self.reservations_left)
+        if self.shortages:
+            _check_short(pools, cluster_of(env).network.zones, self.shortages)
+        _check_reservations(pools, self.reservations_left)
         if self.interrupt_spot and not any("spot" in pool.node_pools.values() for pool in env.pools):
             raise InputError("--interrupt-spot", "no pool uses spot capacity", "leave it out")
 
 
-def _check_short(env: Environment, shortages: tuple[Shortage, ...]) -> None:
-    pools = [pool for pool in env.pools if pool.by_karpenter]
+def _check_short(pools: Iterable[Pool], zones: Sequence[str], shortages: Iterable[Shortage]) -> None:
     machines = sorted({machine.name for pool in pools for machine in pool.machines})
     for shortage in shortages:
         path = f"--short {shortage.machine}"
         if shortage.machine not in ("*", *machines):
             raise InputError(path, "no Karpenter pool uses this machine", listing(machines, shortage.machine))
-        zones = cluster_of(env).network.zones
         if shortage.zone not in ("*", *zones):
-            raise InputError(
-                f"{path}:{shortage.zone}", "is not a zone of the stack", listing(zones, shortage.zone)
-            )
+            remedy = listing(zones, shortage.zone)
+            raise InputError(f"{path}:{shortage.zone}", "is not a zone of the stack", remedy)
 
 
-def _check_reservations(env: Environment, reservations_left: tuple[tuple[str, int], ...]) -> None:
-    pools = [pool for pool in env.pools if pool.by_karpenter]
+def _check_reservations(pools: Iterable[Pool], reservations_left: Iterable[tuple[str, int]]) -> None:
     known = sorted({id for pool in pools for id in pool.aws_settings.reservations})
     for name, _ in reservations_left:
         if name not in known:
@@ -77,14 +74,11 @@ def _check_reservations(env: Environment, reservations_left: tuple[tuple[str, in
 def parse_shortage(text: str) -> Shortage:
     """``MACHINE[:ZONE[:CAPACITY]]``. Raises InputError."""
     parts = text.split(":")
+    path = f"--short {text}"
     if len(parts) > 3 or not all(parts):
-        raise InputError(
-            f"--short {text}", "is not MACHINE[:ZONE[:CAPACITY]]", "as in p5.48xlarge:us-west-2b"
-        )
+        raise InputError(path, "is not MACHINE[:ZONE[:CAPACITY]]", "as in p5.48xlarge:us-west-2b")
     if len(parts) == 3 and parts[2] not in ("*", *CAPACITIES):
-        raise InputError(
-            f"--short {text}", f"{parts[2]!r} is not a capacity type", listing(CAPACITIES, parts[2])
-        )
+        raise InputError(path, f"{parts[2]!r} is not a capacity type", listing(CAPACITIES, parts[2]))
     return Shortage(*parts)
 
 

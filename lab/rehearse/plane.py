@@ -155,11 +155,7 @@ def wait_until_scraped(control_plane: ControlPlane, names: Collection[str]) -> S
         nodes = _scraped_nodes(port) if port else None
         missing = tuple(sorted(set(names) - (nodes or set())))
         if (nodes is not None and not missing) or time.monotonic() > deadline:
-            trouble = (
-                status.sidecar_messages
-                if nodes is not None
-                else (*status.sidecar_messages, "it does not answer")
-            )
+            trouble = (*status.sidecar_messages, *(["it does not answer"] if nodes is None else []))
             return ScrapeResult(len(names), missing, "; ".join(trouble))
         time.sleep(_INTERVAL_S)
 
@@ -168,8 +164,7 @@ def _scraped_nodes(port: int) -> set[str] | None:
     """Nodes with a successful last scrape of their exporter; None if Prometheus does not answer."""
     with local_client(f"http://127.0.0.1:{port}") as transport:
         try:
-            return {
-                sample.labels.get("node", "") for sample in Prometheus(transport, LOCAL_REMEDY).query(_QUERY)
-            }
+            samples = Prometheus(transport, LOCAL_REMEDY).query(_QUERY)
         except Failure:
             return None
+        return {sample.labels.get("node", "") for sample in samples}

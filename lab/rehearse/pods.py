@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -118,25 +118,29 @@ def pending_pods(
         no_machines, remark = _without_machines(env, work, events), _group_remark(env, work)
         queued = queued_objects.get((work.namespace, _owner_name(work)))
         for pod in own_pods:
-            if queued_pod := None if pod.node else queued_objects.get((pod.namespace, pod.name), queued):
-                entries.append(_queued_pod(work, pod.name, queued_pod, pod.requests))
-            elif not pod.is_placed:
+            key = pod.namespace, pod.name
+            if queued_pod := None if pod.node else queued_objects.get(key, queued):
                 entries.append(
-                    _pending_pod(work, pod, by_pod.get((pod.namespace, pod.name), []), no_machines, remark)
+                    _pending(work, pod.name, queued_pod.trouble, (), pod.requests, queued_pod.queue)
                 )
+            elif not pod.is_placed:
+                why, said = _pending_reason(pod, by_pod.get(key, []), no_machines, remark)
+                entries.append(_pending(work, pod.name, why, said, pod.requests))
         if (missing := work.pods - len(own_pods)) > 0:
-            entries += (
-                [_queued_pod(work, work.name, queued)] if queued else _not_created(work, missing, events)
-            )
+            why, said = (queued.trouble, ()) if queued else _not_created(work, missing, events)
+            entries.append(_pending(work, work.name, why, said, queue=queued.queue if queued else ""))
     return tuple(entries)
 
 
-def _queued_pod(
-    work: Workload, name: str, queued: QueuedWorkload, asks: Amounts = MappingProxyType({})
+def _pending(
+    work: Workload,
+    name: str,
+    why: str,
+    said: tuple[str, ...],
+    asks: Amounts = MappingProxyType({}),
+    queue: str = "",
 ) -> PendingPod:
-    return PendingPod(
-        work.namespace, name, work.name, work.pool or "", asks, queued.trouble, (), queued.queue
-    )
+    return PendingPod(work.namespace, name, work.name, work.pool or "", asks, why, said, queue)
 
 
 def _without_machines(env: Environment, work: Workload, events: Iterable[Event]) -> list[Event]:
@@ -158,21 +162,19 @@ def _group_remark(env: Environment, work: Workload) -> str:
     return f"; group {pool.name} is at its maximum of {pool.max_nodes} nodes"
 
 
-def _pending_pod(
-    work: Workload, pod: Pod, events: list[Event], no_machines: list[Event], remark: str
-) -> PendingPod:
-    refusals = [_with_reason(event, pod) for event in events if event.reason == FAILED_SCHEDULING]
-    texts = [f"{event.source}: {event.message}" for event in refusals]
+def _pending_reason(
+    pod: Pod, events: list[Event], no_machines: list[Event], remark: str
+) -> tuple[str, tuple[str, ...]]:
+    """In words, and the events' texts."""
     if pod.node:
         why = pod.trouble or f"it is scheduled to node {pod.node} but does not start"
-        texts = [pod.trouble] if pod.trouble else []
-    else:
-        why = pending_reason(refusals, [event.name for event in no_machines]) or "no event gives a reason yet"
-        why += remark
-        texts += [
-            f"{event.source}, of NodePool {event.name}: {event.message}" for event in no_machines if texts
-        ]
-    return PendingPod(pod.namespace, pod.name, work.name, work.pool or "", pod.requests, why, tuple(texts))
+        return why, tuple(filter(None, [pod.trouble]))
+    refusals = [_with_reason(event, pod) for event in events if event.reason == FAILED_SCHEDULING]
+    texts = [f"{event.source}: {event.message}" for event in refusals]
+    why = pending_reason(refusals, [event.name for event in no_machines]) or "no event gives a reason yet"
+    if texts:
+        texts += [f"{event.source}, of NodePool {event.name}: {event.message}" for event in no_machines]
+    return why + remark, tuple(texts)
 
 
 def _with_reason(event: Event, pod: Pod) -> Event:
@@ -185,7 +187,7 @@ def _with_reason(event: Event, pod: Pod) -> Event:
     return replace(event, message=reason) if event.source == SCHEDULER and reason != pod.reason else event
 
 
-def _not_created(work: Workload, missing: int, events: Iterable[Event]) -> Iterator[PendingPod]:
+def _not_created(work: Workload, missing: int, events: Iterable[Event]) -> tuple[str, tuple[str, ...]]:
     # Events of a ReplicaSet, named after the workload and a hash, or of the Job.
     refused = [
         event.message
@@ -195,5 +197,4 @@ def _not_created(work: Workload, missing: int, events: Iterable[Event]) -> Itera
         and _owner_name(work) == (event.name.rpartition("-")[0] if event.kind == "ReplicaSet" else event.name)
     ]
     why = f"{missing} of its pods {'was' if missing == 1 else 'were'} not created"
-    why += f": {refused[-1]}" if refused else ""
-    yield PendingPod(work.namespace, work.name, work.name, work.pool or "", {}, why, tuple(refused[-1:]))
+    return why + (f": {refused[-1]}" if refused else ""), tuple(refused[-1:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 
 from gpuform.usage.nodes import Json
 from infra.model.base import labels
@@ -23,11 +24,12 @@ _COUNTED = re.compile(r"(\d+) (.+)", re.DOTALL)
 _INSUFFICIENT = re.compile(r"Insufficient (\S+)")
 _TAINT = re.compile(r"node\(s\) had untolerated taint(?:\(s\)| \{([^:}]+).*\})")
 _NODE_TEXTS = {
-    "Too many pods": "have their maximum number of pods",
-    "node(s) didn't match Pod's node affinity/selector": "are not in its pool",
-    "node(s) were unschedulable": "are cordoned",
-    "cannot allocate all claims": "cannot allocate its claims",
+    "Too many pods": (1, "has its maximum number of pods", "have their maximum number of pods"),
+    "node(s) didn't match Pod's node affinity/selector": (3, "is not in its pool", "are not in its pool"),
+    "node(s) were unschedulable": (1, "is cordoned", "are cordoned"),
+    "cannot allocate all claims": (1, "cannot allocate its claims", "cannot allocate its claims"),
 }
+"""Rank, and the words for one node and for several."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,9 @@ def pending_reason(events: Iterable[Event], empty: Iterable[str] = ()) -> str:
     it then leaves them out of the pod's event.
     """
     refusals = [event for event in events if event.reason == FAILED_SCHEDULING]
-    karpenter_reasons = [
-        karpenter_reason(event.message, empty) for event in refusals if event.source == KARPENTER
-    ]
-    scheduler_reasons = [scheduler_reason(event.message) for event in refusals if event.source != KARPENTER]
-    return "; ".join([*scheduler_reasons[-1:], *karpenter_reasons[-1:]])
+    scheduler = [scheduler_reason(event.message) for event in refusals if event.source != KARPENTER]
+    karpenter = [karpenter_reason(event.message, empty) for event in refusals if event.source == KARPENTER]
+    return "; ".join([*scheduler[-1:], *karpenter[-1:]])
 
 
 def scheduler_reason(message: str) -> str:
@@ -104,10 +104,8 @@ def scheduler_reason(message: str) -> str:
     matches = [_COUNTED.fullmatch(part) for part in re.split(r", (?=\d+ )", reasons)]
     if not all(matches):
         return f"scheduler: {reasons}"
-    parts = sorted(
-        (_node_reason(int(match[1]), match[2]) for match in matches if match), key=lambda part: part[0]
-    )
-    return f"0 of {count} nodes fit: " + ", ".join(text for _, text in parts)
+    parts = [_node_reason(int(match[1]), match[2]) for match in matches if match]
+    return f"0 of {count} nodes fit: " + ", ".join(text for _, text in sorted(parts, key=itemgetter(0)))
 
 
 def _node_reason(count: int, text: str) -> tuple[int, str]:
@@ -117,18 +115,10 @@ def _node_reason(count: int, text: str) -> tuple[int, str]:
     if taint := _TAINT.fullmatch(text):
         named = f" {taint[1]}" if taint[1] else ""
         return 2, f"{count} {_have(count)} a taint{named} that it does not tolerate"
-    text_for_many = _NODE_TEXTS.get(text)
-    if text_for_many is None:
+    if text not in _NODE_TEXTS:
         return 1, f"{count}: {text}"
-    text_for_one = (
-        text_for_many.replace("have their ", "has its ", 1)
-        if text_for_many.startswith("have")
-        else text_for_many
-    )
-    return (
-        1 if "pool" not in text_for_many else 3,
-        f"{count} {text_for_one.replace('are ', 'is ', 1) if count == 1 else text_for_many}",
-    )
+    rank, one, many = _NODE_TEXTS[text]
+    return rank, f"{count} {one if count == 1 else many}"
 
 
 def _have(count: int) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 from gpuform.checkout import stacks
 from gpuform.checkout.paths import Paths
@@ -80,16 +79,11 @@ class Rehearsal:
         check_prices(env, price_list(env, self.paths.prices))
         plan = nodes.simulated_nodes(env).rehearsed(env)
         clock = StepClock(self.say)
+        controllers = controlling.declared_controllers(full_env, self.options.real_operator)
         with ExitStack() as contexts:
             with clock.step("control plane"):
                 paths = contexts.enter_context(
-                    plane(
-                        self.paths,
-                        self.tools,
-                        self.stack,
-                        self.say,
-                        controlling.declared_controllers(full_env, self.options.real_operator),
-                    )
+                    plane(self.paths, self.tools, self.stack, self.say, controllers)
                 )
             if env.monitoring:
                 with clock.step("monitoring programs and CRDs"):
@@ -102,29 +96,17 @@ class Rehearsal:
             watch = Watch(cluster, env.name, by_claim=any(pool.by_claim for pool in env.pools))
             contexts.enter_context(watch.running())
             with clock.step("platform (pulumi up)"):
-                self._deploy(paths, root)
+                deployed = replace(paths, root=root)
+                Engine(deployed, self.tools, say=self.say, offline=True).up(self.stack, lambda event: None)
             player = None
             if scaled:
                 with clock.step("KEDA"):
                     install_keda(full_env, paths, self.paths, self.tools)
-                timeout_s = self.options.timeout_s
+                timeout_s, prices = self.options.timeout_s, price_list(full_env, paths.prices)
                 player = contexts.enter_context(
-                    load_player(
-                        full_env,
-                        scaled,
-                        cluster,
-                        watch,
-                        source,
-                        timeout_s,
-                        price_list(full_env, paths.prices),
-                    )
+                    load_player(full_env, scaled, cluster, watch, source, timeout_s, prices)
                 )
             return _Run(env, paths, self, cluster, watch, source, clock, plan.assumptions, player).outcome()
-
-    def _deploy(self, run_paths: Paths, root: Path) -> None:
-        """Deploy the platform with the real engine and program; a stand-in replaces AWS."""
-        paths = Paths(root=root, state=run_paths.state, cache=run_paths.cache)
-        Engine(paths, self.tools, say=self.say, offline=True).up(self.stack, on_event=lambda event: None)
 
 
 @dataclass(frozen=True)
@@ -141,12 +123,15 @@ class _Run:
     assumptions: tuple[str, ...]
     player: LoadPlayer | None = None
 
+    @property
+    def _plane(self) -> ControlPlane:
+        return ControlPlane(self.paths, self.rehearsal.tools)
+
     def outcome(self) -> Outcome:
         options, env = self.rehearsal.options, self.env
-        quiet = self.source.quiet_s
         with self.clock.step("pods placed"):
             self.cluster.apply(self.player.manifests if self.player else pods.manifests(env))
-            self.watch.wait_until(self._is_settled, quiet, options.timeout_s)
+            self.watch.wait_until(self._is_settled, self.source.quiet_s, options.timeout_s)
         now = self.watch.observe()
         measured = self._scraped(now)
         pending = self._pending(env, now)
@@ -157,7 +142,7 @@ class _Run:
         )
         drawn = tuple(costs.draw_nodes(now))
         statuses = summarise(env, self.cluster.items(QUEUES), now.works)
-        ended = self._complete_jobs(now, pending, quiet)
+        ended = self._complete_jobs(now, pending)
         later = self.watch.observe()
         if ended and pending:  # their queues may have admitted them since
             pending = self._pending(after_placement.without_jobs(env, ended), later)
@@ -178,9 +163,8 @@ class _Run:
         if options.shrink and now.workloads and not loads:
             with self.clock.step("half of the pods removed"):
                 left = after_placement.without_jobs(env, ended)
-                shrunk = after_placement.shrink(
-                    left, self.cluster, self.watch, self.source, costs, quiet, options.timeout_s
-                )
+                live = self.cluster, self.watch, self.source
+                shrunk = after_placement.shrink(left, *live, costs.prices, options.timeout_s)
         costs = CostReport(env, costs.prices, self.source.paid())
         return Outcome(
             stack=self.rehearsal.stack,
@@ -195,9 +179,7 @@ class _Run:
             timeline=tuple(costs.timeline(list(self.watch.lives.values()))),
             simulated=fidelity.simulated_parts(self.source.way, env, self.assumptions, bool(loads)),
             real=fidelity.real_parts(
-                self.source.way,
-                self.player.env if self.player else env,
-                ControlPlane(self.paths, self.rehearsal.tools).operator,
+                self.source.way, self.player.env if self.player else env, self._plane.operator
             ),
             blind=fidelity.NOT_SHOWN.get(self.source.way, ()),
             prices=price_source(env, costs.prices),
@@ -226,40 +208,36 @@ class _Run:
             env, now.workloads, pods.read_events(self.cluster), held_back(self.watch.queued.values())
         )
 
-    def _complete_jobs(
-        self, now: Snapshot, waiting: tuple[PendingPod, ...], quiet_s: float
-    ) -> tuple[JobResult, ...]:
+    def _complete_jobs(self, now: Snapshot, waiting: tuple[PendingPod, ...]) -> tuple[JobResult, ...]:
         """Run jobs to their end if any has started, and only queues hold others back."""
         started = {(pod.namespace, pod.workload) for pod in now.workloads}
         finite = after_placement.finite_jobs(self.env).keys()
         if not started & finite or any(not pod.queue for pod in waiting):
             return ()
+        limits = self.source.quiet_s, self.rehearsal.options.timeout_s
         with self.clock.step("jobs complete"):
-            return after_placement.complete_jobs(
-                self.env, self.cluster, self.watch, quiet_s, self.rehearsal.options.timeout_s
-            )
+            return after_placement.complete_jobs(self.env, self.cluster, self.watch, *limits)
 
     def _scraped(self, now: Snapshot) -> ScrapeResult | None:
         if not self.env.monitoring:
             return None
         with self.clock.step("GPU metrics scraped"):
             names = [node.name for node in now.nodes if node.gpus]
-            return wait_until_scraped(ControlPlane(self.paths, self.rehearsal.tools), names)
+            return wait_until_scraped(self._plane, names)
 
     def _is_settled(self, now: Snapshot) -> bool:
         """Whether pods and placeholders are placed, and every node is ready and offers what was planned."""
-        workloads = now.workloads
-        if len(workloads) < pods.count_pods(self.env) or not all(pod.is_placed for pod in workloads):
-            return False
         placeholders = [pod for pod in now.pods if pod.namespace == PLACEHOLDER]
-        if len(placeholders) < quotas.placeholder_pods(self.env) or not all(
-            pod.is_placed for pod in placeholders
-        ):
+        if len(now.workloads) < pods.count_pods(self.env):
+            return False
+        if len(placeholders) < quotas.placeholder_pods(self.env):
+            return False
+        if not all(pod.is_placed for pod in (*now.workloads, *placeholders)):
             return False
         if any("Initialized" not in state for _, state in now.claims):
             return False
         return not any(now.troubles(self.env))
 
     def _memory(self) -> dict[str, int]:
-        members = ControlPlane(self.paths, self.rehearsal.tools).status().members
+        members = self._plane.status().members
         return {**{item.name: item.rss_bytes for item in members if item.running}, **self.source.memory()}

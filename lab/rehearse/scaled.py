@@ -75,7 +75,7 @@ class ScaledWorkload:
 
 def scaled_workloads(env: Environment) -> tuple[ScaledWorkload, ...]:
     """The scaled workloads. Raises InputError if there is none, or one that no load can be played for."""
-    scaled_workloads = []
+    found = []
     for index, work in enumerate(env.workloads):
         if not isinstance(work, InferenceWorkload) or not work.scale:
             continue
@@ -83,21 +83,19 @@ def scaled_workloads(env: Environment) -> tuple[ScaledWorkload, ...]:
         if not match:
             fact = 'is not sum(rate(NAME{label="value"}[1m])), and --qps plays such a counter'
             raise InputError(f"workloads[{index}].scale.query", fact, "leave --qps out, or write it so")
-        labels_by_name = dict(_LABEL.findall(match[2] or ""))
-        by_pods = (
-            work.pod_metrics is not None and labels_by_name.get("job") == f"{work.namespace}/{work.name}"
-        )
-        own_labels = {key: value for key, value in labels_by_name.items() if not (by_pods and key == "job")}
-        scaled_workloads.append(
-            ScaledWorkload(work, work.scale, Series(match[1], own_labels, by_pods), seconds(match[3]))
-        )
-    if not scaled_workloads:
+        own_labels, job = dict(_LABEL.findall(match[2] or "")), f"{work.namespace}/{work.name}"
+        by_pods = work.pod_metrics is not None and own_labels.get("job") == job
+        if by_pods:
+            del own_labels["job"]
+        series = Series(match[1], own_labels, by_pods)
+        found.append(ScaledWorkload(work, work.scale, series, seconds(match[3])))
+    if not found:
         fact = "no workload of the rehearsal has scale, so none follows requests"
         raise InputError("--qps", fact, "leave it out, or give an inference workload a scale")
     if any(pool.by_autoscaler for pool in env.pools):
         fact = "cluster-autoscaler does not run in a rehearsal, so no node group follows requests"
         raise InputError("--qps", fact, "leave it out: then each scaled workload has its most pods")
-    return tuple(scaled_workloads)
+    return tuple(found)
 
 
 def deviations(env: Environment, scaled: tuple[ScaledWorkload, ...]) -> Iterator[str]:
@@ -124,13 +122,13 @@ def at_load(env: Environment, qps: float, scaled: tuple[ScaledWorkload, ...]) ->
 def manifests(env: Environment, scaled: tuple[ScaledWorkload, ...], port: int) -> tuple[Manifest, ...]:
     """All workloads' objects but ScaledObjects, with the exporter's port; and the gateway, if it counts."""
     by_key = {item.key: item for item in scaled}
-    manifests = [manifest for manifest in pods.manifests(env) if manifest["kind"] != "ScaledObject"]
-    for manifest in manifests:
+    made = [manifest for manifest in pods.manifests(env) if manifest["kind"] != "ScaledObject"]
+    for manifest in made:
         item = by_key.get((manifest["metadata"].get("namespace"), manifest["metadata"]["name"]))
         if item and manifest["kind"] == "Deployment":
             manifest["spec"]["replicas"] = max(1, item.scale.min)
             manifest["spec"]["template"]["metadata"].setdefault("annotations", {})[METRICS_PORT] = str(port)
-    return (*manifests, *(() if all(item.series.by_pods for item in scaled) else _gateway(port)))
+    return (*made, *(() if all(item.series.by_pods for item in scaled) else _gateway(port)))
 
 
 def _gateway(port: int) -> Iterator[Manifest]:
@@ -150,9 +148,8 @@ def _gateway(port: int) -> Iterator[Manifest]:
 def scaled_objects(env: Environment, scaled: tuple[ScaledWorkload, ...]) -> Iterator[Manifest]:
     """What has KEDA scale the workloads, with at most ``COOLDOWN_S``."""
     for item in scaled:
-        scale = item.scale.model_copy(
-            update={"cooldown_seconds": min(item.scale.cooldown_seconds, COOLDOWN_S)}
-        )
+        cooldown = {"cooldown_seconds": min(item.scale.cooldown_seconds, COOLDOWN_S)}
+        scale = item.scale.model_copy(update=cooldown)
         objects = workloads.objects(env, item.work.model_copy(update={"scale": scale}))
         yield from (manifest for manifest in objects if manifest["kind"] == "ScaledObject")
 
@@ -171,6 +168,5 @@ def install_keda(env: Environment, run_paths: Paths, checkout_paths: Paths, tool
         command, input=json.dumps(release.values), capture_output=True, text=True, env=variables
     )
     if result.returncode:
-        raise Failure(
-            "KEDA", f"cannot be installed: {result.stderr.strip()[-500:]}", "run the rehearsal again"
-        )
+        fact = f"cannot be installed: {result.stderr.strip()[-500:]}"
+        raise Failure("KEDA", fact, "run the rehearsal again")

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Generic, TypeVar
 
 import httpx
@@ -29,7 +28,7 @@ INTERVAL_S = 0.5  # seconds between two reads of the cluster
 LONGEST_BACK_OFF_S = 10.0  # a kubelet goes up to five minutes, too long here
 
 Wanted = TypeVar("Wanted")
-TROUBLE = (Failure, httpx.HTTPError, OSError, ValueError, KeyError, IndexError)
+TROUBLE = (httpx.HTTPError, OSError, ValueError, KeyError, IndexError)
 
 
 class Children:
@@ -130,9 +129,7 @@ class Supervisor(Generic[Wanted]):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends the process through its thread: the thread that started it has to outlive it."""
         self._stop.set()
         self._thread.join(timeout=60)
@@ -147,10 +144,10 @@ class Supervisor(Generic[Wanted]):
                     try:
                         current, restart_at = self._step(self._read_wanted(cluster), current, restart_at)
                         self.trouble = "" if self.running or not current else self.trouble
+                    except Failure as error:
+                        self._log_trouble(str(error))
                     except TROUBLE as error:
-                        self._log_trouble(
-                            str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
-                        )
+                        self._log_trouble(f"{type(error).__name__}: {error}")
         finally:
             self._end()
 

@@ -22,7 +22,7 @@ from infra.model.base.guard_names import KUEUE_API
 from infra.model.base.namespaces import PLACEHOLDER
 from infra.model.environment import Environment
 from infra.model.pool.allocatable import claimable, resources
-from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
+from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster, Json
 
 INTERVAL_S = 0.5
 QUEUES = f"/apis/{KUEUE_API}/clusterqueues"
@@ -110,13 +110,18 @@ class Watch:
     def observe(self) -> Snapshot:
         """Read the cluster once. Raises Failure if the control plane does not answer."""
         with self.lock:
-            return self._observe()
+            now = self._read()
+            if now.state != self.now.state:
+                self.changed = time.monotonic()
+            self._note(now)
+            self.now = now
+            return now
 
-    def _observe(self) -> Snapshot:
+    def _read(self) -> Snapshot:
         claimed = Claims()
         if self.by_claim:
             claimed = parse_claims(
-                *(self.cluster.items(path) for path in (RESOURCE_SLICE.path(), RESOURCE_CLAIM.path()))
+                *(self.cluster.items(kind.path()) for kind in (RESOURCE_SLICE, RESOURCE_CLAIM))
             )
         parsed = (parse_node(item, claimed) for item in self.cluster.items(NODES))
         nodes = tuple(sorted(parsed, key=lambda node: node.name))
@@ -124,12 +129,7 @@ class Watch:
         pods = tuple(sorted(placed, key=lambda pod: (pod.namespace, pod.name)))
         claims = tuple(sorted(_claim_conditions(claim) for claim in self.cluster.items(NODE_CLAIMS)))
         works = tuple(self.cluster.items(WORKLOADS))
-        now = Snapshot(time.monotonic() - self.began, nodes, pods, claims, works)
-        if now.state != self.now.state:
-            self.changed = time.monotonic()
-        self._note(now)
-        self.now = now
-        return now
+        return Snapshot(time.monotonic() - self.began, nodes, pods, claims, works)
 
     def _note(self, now: Snapshot) -> None:
         names = {node.name for node in now.nodes}
@@ -179,10 +179,8 @@ class Watch:
         self.changed = began
         while True:
             if self.error:
-                fact = f"{type(self.error).__name__}: {self.error}"
-                raise Failure(
-                    "the rehearsal's cluster", f"cannot be read ({fact})", "run the rehearsal again"
-                )
+                fact = f"cannot be read ({type(self.error).__name__}: {self.error})"
+                raise Failure("the rehearsal's cluster", fact, "run the rehearsal again")
             if self.now.at > began - self.began and done(self.now):
                 return True
             if self.quiet_s > quiet_s or time.monotonic() - began > timeout_s:
@@ -190,10 +188,8 @@ class Watch:
             time.sleep(INTERVAL_S / 2)
 
 
-def _claim_conditions(raw: dict[str, object]) -> tuple[str, str]:
+def _claim_conditions(raw: Json) -> tuple[str, str]:
     meta, status = raw["metadata"], raw.get("status") or {}
-    assert isinstance(meta, dict)
-    assert isinstance(status, dict)
     true = sorted(item["type"] for item in status.get("conditions", []) if item["status"] == "True")
     return meta["name"], " ".join(["ending", *true] if "deletionTimestamp" in meta else true)
 

@@ -38,10 +38,10 @@ def environment(
     Raises InputError. Its path begins with the file's name if the error is in the file. If no pool can hold a
     workload, the error names the reason for each pool.
     """
-    values = deepcopy(dict(declared))
+    values, prefix = deepcopy(dict(declared)), ""
     if file is not None:
         values[KEY] = _read(file)
-        source = str(file)
+        source, prefix = str(file), f"{file}: "
         if "kubeconfig" in KINDS[values["cluster"]["kind"]].model_fields:
             # Own hosts need not have joined a cluster: the question is what they would hold.
             values["cluster"].setdefault("kubeconfig", "/rehearsed")
@@ -51,15 +51,13 @@ def environment(
         index = _workload_index(error.path)
         if not error.path.startswith(KEY):
             raise
-        path = f"{source}: {error.path}" if file is not None else error.path
         reasons = _refusal_text(values, index) if index is not None else ""
         fact = f"no pool can hold it ({reasons})" if reasons else error.fact
-        raise InputError(path, fact, error.remedy) from None
+        raise InputError(f"{prefix}{error.path}", fact, error.remedy) from None
     for index, work in enumerate(env.workloads):
         if reasons := _joined_refusals(env, work):
-            path = f"{KEY}[{index}]" if file is None else f"{source}: {KEY}[{index}]"
             remedy = "request less per pod, or name a pool that has it"
-            raise InputError(path, f"no pool can hold it ({reasons})", remedy)
+            raise InputError(f"{prefix}{KEY}[{index}]", f"no pool can hold it ({reasons})", remedy)
     return fit.without_models(env) if scaled else fit.with_max_pods(env)
 
 

@@ -105,9 +105,9 @@ async def _plugin_config(
     mounted = (pod.namespace, pod.template.config_map) in maps
     if pod.loaded:
         # The pod reads again only when the label changes: an edited or deleted ConfigMap goes unnoticed.
-        loaded = json.loads(pod.loaded)
-        if loaded["label"] == label or not mounted:
-            return Config(loaded["label"], loaded["strategy"], loaded["config"])
+        loaded = Config.parse(pod.loaded)
+        if loaded.label == label or not mounted:
+            return loaded
     if not pod.template.config_map:
         return await helper.read(DEVICE_PLUGIN, EMPTY, "")
     data = maps.get((pod.namespace, pod.template.config_map))
@@ -132,6 +132,5 @@ async def _mig_config(pod: Pod, maps: ConfigMaps, helper: NvidiaConfig) -> Confi
 
 def _missing_mount(pod: Pod) -> BrokenConfig:
     name = pod.template.config_map
-    return BrokenConfig(
-        f'MountVolume.SetUp failed for volume "{name}" : configmap "{name}" not found', mount=True
-    )
+    text = f'MountVolume.SetUp failed for volume "{name}" : configmap "{name}" not found'
+    return BrokenConfig(text, mount=True)

@@ -51,16 +51,11 @@ def restart_containerd(world: World, pod: Pod) -> list[Action]:
     name, version = _parse_engine(engine)
     root_version = int(annotations.get(keys.CONTAINERD_CONFIG, DEFAULT_VERSION))
     drop_in_version = _written_version(pod, root_version)
-    if (
-        name != "containerd"
-        or not _FIRST_STRICT <= version < _FIRST_LENIENT
-        or drop_in_version <= root_version
-    ):
+    is_strict = name == "containerd" and _FIRST_STRICT <= version < _FIRST_LENIENT
+    if not is_strict or drop_in_version <= root_version:
         return []
-    refusal = (
-        f"containerd: drop-in config version {drop_in_version} higher than root config version {root_version}"
-    )
-    return [NodeMeta("containerd", {}, {keys.RUNTIME_DOWN: refusal})]
+    refusal = f"drop-in config version {drop_in_version} higher than root config version {root_version}"
+    return [NodeMeta("containerd", {}, {keys.RUNTIME_DOWN: f"containerd: {refusal}"})]
 
 
 def gives_gpus(world: World, pod: Pod) -> bool:

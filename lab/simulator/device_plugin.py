@@ -69,9 +69,7 @@ def devices(world: World, config: Config, pod: Pod) -> Devices:
         originals = devices_by_name.pop(entry["name"], None)
         if originals:
             name = entry.get("rename") or entry["name"]
-            devices_by_name[name] = [
-                f"{device}::{n}" for device in originals for n in range(entry["replicas"])
-            ]
+            devices_by_name[name] = [f"{id_}::{n}" for id_ in originals for n in range(entry["replicas"])]
     return devices_by_name
 
 

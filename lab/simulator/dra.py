@@ -60,8 +60,7 @@ Json = dict[str, Any]
 def discovered_layout(node: Node, pod: Pod) -> Config:
     """MIG layout when the driver's pod started; the driver does not see later changes."""
     if pod.loaded:
-        loaded = json.loads(pod.loaded)
-        return Config(loaded["label"], loaded["strategy"], loaded["config"])
+        return Config.parse(pod.loaded)
     return Config("", data={"mig": node.annotations.get(keys.MIG_LAYOUT, "{}")})
 
 

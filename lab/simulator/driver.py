@@ -10,22 +10,9 @@ from lab.simulator import keys
 from lab.simulator.objects import Pod
 from lab.simulator.world import World
 
-CUDA = (
-    (595, "13.2"),
-    (590, "13.1"),
-    (580, "13.0"),
-    (575, "12.9"),
-    (570, "12.8"),
-    (565, "12.7"),
-    (560, "12.6"),
-    (555, "12.5"),
-    (550, "12.4"),
-    (545, "12.3"),
-    (535, "12.2"),
-    (530, "12.1"),
-    (525, "12.0"),
-    (0, "11.8"),
-)
+_BRANCHES = (595, 590, 580, 575, 570, 565, 560, 555, 550, 545, 535, 530, 525, 0)
+_VERSIONS = "13.2 13.1 13.0 12.9 12.8 12.7 12.6 12.5 12.4 12.3 12.2 12.1 12.0 11.8"
+CUDA = tuple(zip(_BRANCHES, _VERSIONS.split(), strict=True))
 """Lowest driver branch of each CUDA version, newest first (CUDA release notes, table of driver versions)."""
 
 
@@ -47,10 +34,9 @@ def exit_message(world: World, pod: Pod) -> str | None:
     gpu, wanted = world.gpu, driver_version(pod)
     if gpu is None:
         return f"no GPU with PCI id {world.node.annotations.get(keys.GPU_ID)} is known to this driver"
-    if gpu.last_branch is not None and int(wanted.split(".")[0]) > gpu.last_branch:
-        return (
-            f"driver {wanted} does not support {gpu.product}: R{gpu.last_branch} is the last branch that does"
-        )
+    last = gpu.last_branch
+    if last is not None and int(wanted.split(".")[0]) > last:
+        return f"driver {wanted} does not support {gpu.product}: R{last} is the last branch that does"
     return None
 
 

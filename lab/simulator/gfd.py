@@ -78,9 +78,8 @@ def act(world: World) -> list[Action]:
 
 def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> dict[str, str]:
     mode = device_plugin.strategy(config, pod)
-    machine = world.node.annotations.get(keys.DMI_PRODUCT) or world.node.labels.get(
-        keys.INSTANCE_TYPE, "unknown"
-    )
+    node = world.node
+    machine = node.annotations.get(keys.DMI_PRODUCT) or node.labels.get(keys.INSTANCE_TYPE, "unknown")
     values = _versions(version) | {
         "gfd.timestamp": str(int(datetime.fromisoformat(pod.created).timestamp())),
         "gpu.machine": _sanitised(machine),

@@ -42,11 +42,9 @@ def report_resources(world: World) -> list[Action]:
     capacity = node.capacity | expired | counts
     if capacity == node.capacity and allocatable == node.allocatable:
         return []
-    changed = NodeResources(
-        {k: v for k, v in capacity.items() if node.capacity.get(k) != v},
-        {k: v for k, v in allocatable.items() if node.allocatable.get(k) != v},
-    )
-    return [changed]
+    new_capacity = {k: v for k, v in capacity.items() if node.capacity.get(k) != v}
+    new_allocatable = {k: v for k, v in allocatable.items() if node.allocatable.get(k) != v}
+    return [NodeResources(new_capacity, new_allocatable)]
 
 
 def act(world: World) -> list[Action]:
@@ -101,20 +99,16 @@ def _check_request(world: World, resource: str, count: int, offered: device_plug
     if resource not in offered:
         capacity = world.node.capacity.get(resource, 0)
         if not capacity:
-            raise AllocationError(
-                f"OutOf{resource}",
-                f"Node didn't have enough resource: {resource}, requested: {count}, used: 0, capacity: 0",
-            )
+            fact = f"Node didn't have enough resource: {resource}, requested: {count}, used: 0, capacity: 0"
+            raise AllocationError(f"OutOf{resource}", fact)
         raise AllocationError(UNEXPECTED, NONE_HEALTHY.format(resource))
     if not device_plugin.healthy_devices(world, offered)[resource]:
         raise AllocationError(UNEXPECTED, NONE_HEALTHY.format(resource))
     config = world.config("device-plugin")
     assert config is not None  # a plugin that offers devices has a configuration
-    replicated = any(
-        (e.get("rename") or e["name"]) == resource for e in device_plugin.shared_resources(config)
-    )
+    shared = [entry.get("rename") or entry["name"] for entry in device_plugin.shared_resources(config)]
     strict = config.strategy == "mps" or device_plugin.sharing_block(config).get("failRequestsGreaterThanOne")
-    if replicated and strict and count > 1:
+    if resource in shared and strict and count > 1:
         raise AllocationError(
             UNEXPECTED,
             "Allocate failed due to rpc error: code = Unknown desc = invalid allocation request for "

@@ -42,9 +42,7 @@ def act(world: World) -> list[Action]:
 
     Nothing changes while the plugin is down: its configuration gives the size of a client's part.
     """
-    processes = [
-        pod for pod in world.consumers if pod.devices and pod.phase == "Running" and _uses_memory(pod)
-    ]
+    processes = [p for p in world.consumers if p.devices and p.phase == "Running" and _uses_memory(p)]
     config = world.config("device-plugin")
     if not processes or config is None:
         return []
@@ -117,9 +115,7 @@ def replicas(config: Config) -> int:
     """MPS clients that share a GPU; 1 without MPS."""
     if config.strategy != "mps":
         return 1
-    counts = (
-        entry["replicas"] for entry in device_plugin.shared_resources(config) if entry["name"] == keys.GPU
-    )
+    counts = (item["replicas"] for item in device_plugin.shared_resources(config) if item["name"] == keys.GPU)
     return int(next(counts, 1))
 
 

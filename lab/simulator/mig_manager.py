@@ -54,10 +54,9 @@ def act(world: World) -> list[Action]:
     switched = _mode_changes(world, entries)
     if switched and state == REBOOTING:
         return _finish(world, wanted, "failed", MODE_UNCHANGED)
-    if state != "pending" or world.relabel(CLIENTS, "true", PAUSED):
-        return [
-            NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **world.relabel(CLIENTS, "true", PAUSED)})
-        ]
+    paused = world.relabel(CLIENTS, "true", PAUSED)
+    if state != "pending" or paused:
+        return [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **paused})]
     if any(world.pods_of(operand) for operand in CLIENT_OPERANDS):
         return []  # their pods are still terminating
     if any(pod.template.needs_mig_state for pod in world.pods_of(keys.DRA_OPERAND)):
@@ -80,10 +79,8 @@ def act(world: World) -> list[Action]:
         layout = _apply(world, entries)
     except DoesNotFit as error:
         return _finish(world, wanted, "failed", str(error))
-    restarts: list[Action] = [
-        Delete(p) for p in [*world.pods_of("cuda-validator"), *world.pods_of("validator")]
-    ]
-    return [*restarts, *_finish(world, wanted, "success", layout=layout)]
+    validators = [*world.pods_of("cuda-validator"), *world.pods_of("validator")]
+    return [*map(Delete, validators), *_finish(world, wanted, "success", layout=layout)]
 
 
 def _without_instances(world: World, switched: set[int]) -> Layout:
@@ -112,12 +109,8 @@ def _target_gpus(world: World, entry: Mapping[str, Any]) -> list[int]:
 def _changing_gpus(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
     """Indexes of the GPUs that differ from an entry; if two entries name one GPU, both are compared."""
     layout = world.layout
-    cut = {
-        index
-        for entry in entries
-        for index in _target_gpus(world, entry)
-        if index in layout and count_profiles(layout[index]) != _wanted_profiles(entry)
-    }
+    targets = [(index, entry) for entry in entries for index in _target_gpus(world, entry) if index in layout]
+    cut = {index for index, entry in targets if count_profiles(layout[index]) != _wanted_profiles(entry)}
     return cut | _mode_changes(world, entries)
 
 
@@ -184,9 +177,8 @@ def _finish(
         labels[keys.MIG_STATE] = state
     actions: list[Action] = [NodeMeta("mig-manager", labels, annotations)]
     if message:
-        actions.append(
-            Event(None, "MIGConfigFailed", f"{keys.MIG_CONFIG}={wanted}: {message}", "nvidia-mig-manager")
-        )
+        text = f"{keys.MIG_CONFIG}={wanted}: {message}"
+        actions.append(Event(None, "MIGConfigFailed", text, "nvidia-mig-manager"))
     return actions
 
 

@@ -155,11 +155,8 @@ def _is_ready(status: Json) -> bool:
 
 def _extended_resources(quantities: Mapping[str, str] | None) -> dict[str, int]:
     prefixes = (keys.VENDOR, keys.EFA)
-    return {
-        intern(name): _count(quantity)
-        for name, quantity in (quantities or {}).items()
-        if name.startswith(prefixes)
-    }
+    ours = ((name, count) for name, count in (quantities or {}).items() if name.startswith(prefixes))
+    return {intern(name): _count(quantity) for name, quantity in ours}
 
 
 def _count(quantity: str) -> int:
@@ -172,13 +169,10 @@ def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ..
     for kind, init in (("containers", False), ("initContainers", True)):
         for c in spec.get(kind) or ():
             resources = c.get("resources") or {}
-            amounts = _extended_resources(
-                {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-            )
+            asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+            amounts = _extended_resources(asked)
             # The scheduler alone counts adapters; the simulated device manager allocates GPUs.
-            wanted = tuple(
-                (name, count) for name, count in sorted(amounts.items()) if count and name != keys.EFA
-            )
+            wanted = tuple(item for item in sorted(amounts.items()) if item[1] and item[0] != keys.EFA)
             if wanted:
                 yield intern(c["name"]), init, wanted
 

@@ -12,22 +12,15 @@ from lab.simulator.objects import Pod
 from lab.simulator.world import BrokenConfig, Config, World
 
 COMPONENTS = (
-    "client",
-    "container-toolkit",
-    "dcgm",
-    "dcgm-exporter",
-    "device-plugin",
-    "driver",
-    "gpu-feature-discovery",
-    "node-status-exporter",
-    "operator-validator",
+    *("client", "container-toolkit", "dcgm", "dcgm-exporter", "device-plugin", "driver"),
+    *("gpu-feature-discovery", "node-status-exporter", "operator-validator"),
 )
 PLUGIN_CHART = "nvidia-device-plugin-"
 """Name prefix of the other DaemonSets in the device plugin's own chart."""
 DEFAULT_LAYOUT = "all-disabled"
 MIG_DEFAULT = "MIG_MANAGER_DEFAULT_CONFIG"
 """Environment variable of the operator: MIG layout of MIG-capable nodes without the label."""
-VALIDATOR, CUDA = "validator", "cuda-validator"
+VALIDATOR, CUDA, TOOLKIT = "validator", "cuda-validator", container_engine.TOOLKIT
 NOT_INITIALIZED = "CUDA error: system not yet initialized (802): the fabric manager does not run"
 PROBLEMS: dict[str, Callable[[World, Pod, Config], str | None]] = {
     "device-plugin": device_plugin.exit_message,
@@ -60,9 +53,7 @@ def _start_waiting(world: World, pod: Pod) -> list[Action]:
     annotations = {keys.START: "granted"}
     if isinstance(config, Config):
         annotations[keys.LOADED] = config.serialize()
-    restarts = (
-        container_engine.restart_containerd(world, pod) if pod.operand == container_engine.TOOLKIT else []
-    )
+    restarts = container_engine.restart_containerd(world, pod) if pod.operand == TOOLKIT else []
     return [Annotate(pod, annotations, "starts"), *restarts]
 
 
@@ -71,13 +62,11 @@ def _may_start(world: World, pod: Pod) -> bool:
 
     def is_there(operand: str) -> bool:
         if operand == VALIDATOR:  # a pod suffices: its init containers wait, and write the files
-            return bool(world.pods_of(operand)) and is_there("driver") and is_there(container_engine.TOOLKIT)
+            return bool(world.pods_of(operand)) and is_there("driver") and is_there(TOOLKIT)
         if operand == "driver":
             return driver.version(world) is not None
         # What no pod brings is on the host.
-        return bool(world.running(operand)) or (
-            operand == container_engine.TOOLKIT and not world.pods_of(operand)
-        )
+        return bool(world.running(operand)) or (operand == TOOLKIT and not world.pods_of(operand))
 
     return all(map(is_there, pod.template.after))
 

@@ -17,12 +17,8 @@ def timestamp() -> str:
 
 
 def conditions(ready: bool, **reason: str) -> Json:
-    kinds, state = ("Ready", "ContainersReady"), "True" if ready else "False"
-    return {
-        "conditions": [
-            {"type": kind, "status": state, "lastTransitionTime": timestamp(), **reason} for kind in kinds
-        ]
-    }
+    common = {"status": str(ready), "lastTransitionTime": timestamp(), **reason}
+    return {"conditions": [{"type": kind, **common} for kind in ("Ready", "ContainersReady")]}
 
 
 def crash_loop_status(pod: Pod, container: str, message: str) -> Json:
@@ -45,11 +41,8 @@ def crash_loop_status(pod: Pod, container: str, message: str) -> Json:
 
 def failed_status(pod: Pod, message: str) -> Json:
     statuses = _container_statuses(pod.template.containers, _container_state(_terminated_state(message)))
-    return {
-        "phase": "Failed",
-        **conditions(False, reason="ContainersNotReady"),
-        "containerStatuses": statuses,
-    }
+    not_ready = conditions(False, reason="ContainersNotReady")
+    return {"phase": "Failed", **not_ready, "containerStatuses": statuses}
 
 
 def recovered_status(pod: Pod) -> Json:
@@ -72,11 +65,5 @@ def _running_state(restarts: int = 0) -> Json:
 
 
 def _terminated_state(message: str) -> Json:
-    state = {
-        "exitCode": 1,
-        "reason": "Error",
-        "message": message,
-        "startedAt": timestamp(),
-        "finishedAt": timestamp(),
-    }
-    return {"terminated": state}
+    times = {"startedAt": timestamp(), "finishedAt": timestamp()}
+    return {"terminated": {"exitCode": 1, "reason": "Error", "message": message, **times}}

@@ -53,9 +53,8 @@ def act(world: World) -> list[Action]:
     """Turn a node on when its time is over."""
     if time.time() < float(world.node.annotations[keys.DOWN_UNTIL]):
         return [Later()]
-    message = (
-        f"Node {world.node.name} has been rebooted, boot id: {world.node.annotations.get(keys.BOOTS, '')}"
-    )
+    boot = world.node.annotations.get(keys.BOOTS, "")
+    message = f"Node {world.node.name} has been rebooted, boot id: {boot}"
     annotations: dict[str, str | None] = {
         keys.DOWN_UNTIL: None,
         keys.MIG_PENDING: None,

@@ -56,11 +56,5 @@ def config_map(spec: Json) -> str:
     """Name of the ConfigMap with the operand's configuration; the others have scripts."""
     mounts = [mount for container in spec["containers"] for mount in container.get("volumeMounts") or ()]
     names = {mount["name"] for mount in mounts if mount["mountPath"].startswith(_CONFIGURED_AT)}
-    return next(
-        (
-            v["configMap"]["name"]
-            for v in spec.get("volumes") or ()
-            if v["name"] in names and "configMap" in v
-        ),
-        "",
-    )
+    volumes = [volume for volume in spec.get("volumes") or () if volume["name"] in names]
+    return next((volume["configMap"]["name"] for volume in volumes if "configMap" in volume), "")

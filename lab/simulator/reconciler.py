@@ -112,16 +112,9 @@ class Reconciler:
             return True
         resolved = await configs.resolve(node, pods, self.store.config_maps, self._helper)
         claimed, expired = self.store.claimed, frozenset(self._expired.get(name, ()))
-        world = World(
-            node,
-            self.store.cluster,
-            pods,
-            resolved,
-            expired,
-            claimed.slices.get(name),
-            self.store.features.labels,
-            claimed.claims_on(name),
-        )
+        published, claims = claimed.slices.get(name), claimed.claims_on(name)
+        features = self.store.features.labels
+        world = World(node, self.store.cluster, pods, resolved, expired, published, features, claims)
         self._watch_stopped(world)
         is_done = True
         for operand in acting_operands(world):

@@ -131,11 +131,8 @@ class Store:
 
     def _put_deployment(self, raw: Json, _: bool, gone: bool) -> None:
         labels, key = raw["metadata"].get("labels") or {}, _key(raw)
-        name = (
-            labels.get("app", "")
-            if labels.get(keys.PART_OF) in keys.CHARTS
-            else real_operator.program(labels)
-        )
+        ours = labels.get(keys.PART_OF) in keys.CHARTS
+        name = labels.get("app", "") if ours else real_operator.program(labels)
         if gone and key in self.deployments:
             del self.deployments[key]
         elif name and not gone:

@@ -40,9 +40,13 @@ class Config:
 
     def serialize(self) -> str:
         """The form kept in the operand pod's annotation."""
-        return json.dumps(
-            {"label": self.label, "strategy": self.strategy, "config": self.data}, sort_keys=True
-        )
+        form = {"label": self.label, "strategy": self.strategy, "config": self.data}
+        return json.dumps(form, sort_keys=True)
+
+    @classmethod
+    def parse(cls, serialized: str) -> Config:
+        form = json.loads(serialized)
+        return cls(form["label"], form["strategy"], form["config"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,5 @@ def parse_layout(stored: str) -> Layout:
 
 
 def render_layout(layout: Layout) -> str:
-    return json.dumps(
-        {str(i): [f"{name}@{start}" for name, start in placed] for i, placed in sorted(layout.items())}
-    )
+    stored = {str(i): [f"{name}@{start}" for name, start in layout[i]] for i in sorted(layout)}
+    return json.dumps(stored)

@@ -134,11 +134,8 @@ def _c_compiler(module: Module) -> dict[str, str]:
     for name in filter(None, (os.environ.get("CC"), "gcc", "clang", "cc")):
         if shutil.which(name):
             return {"CGO_ENABLED": "1", "CC": name}
-    raise InputError(
-        "toolchain",
-        f"{module.name} links {module.module_path}, which needs a C compiler, and PATH has none",
-        "install gcc or clang, or set CC",
-    )
+    fact = f"{module.name} links {module.module_path}, which needs a C compiler, and PATH has none"
+    raise InputError("toolchain", fact, "install gcc or clang, or set CC")
 
 
 def _interrupt(process: subprocess.Popen[str]) -> None:
@@ -171,8 +168,5 @@ def _failure(names: str, last: Sequence[str], log: Path, code: int) -> Failure:
     if any("no space left on device" in line for line in last):
         return Failure(names, f"the disk is full:\n  {last_lines}\n", f"free space and run again; see {log}")
     how = f"by signal {-code}" if code < 0 else f"with {code}"
-    return Failure(
-        names,
-        f"go build ended {how}:\n  {last_lines}\n",
-        f"the whole output is in {log}; compiled packages are kept",
-    )
+    remedy = f"the whole output is in {log}; compiled packages are kept"
+    return Failure(names, f"go build ended {how}:\n  {last_lines}\n", remedy)

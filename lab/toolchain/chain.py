@@ -103,11 +103,8 @@ class Toolchain:
         """Modules of missing tools without an official binary within reach; asks the hosts, gets nothing."""
         releases = {tool: release_of(tool, self._releases) for tool in self._missing(names)}
         self._hosts.problems(release.address for release in releases.values() if release)
-        return {
-            tool.module
-            for tool, release in releases.items()
-            if release is None or self._hosts.problem(release.address)
-        }
+        built = [tool for tool, item in releases.items() if item is None or self._hosts.problem(item.address)]
+        return {tool.module for tool in built}
 
     def clean(self) -> int:
         """Remove every tool from the cache, of all versions; returns the bytes freed.
@@ -135,11 +132,8 @@ class Toolchain:
         self._hosts.announce(problems, report)
         if not any(map(self._hosts.problem, (plugin.SERVER, plugin.RELEASES) if others else ())):
             known |= {tool.name: self._plugin_release(tool, report) for tool in others}
-        releases = [
-            release
-            for release in dict.fromkeys(filter(None, known.values()))
-            if not self._hosts.problem(release.address)
-        ]
+        official = dict.fromkeys(filter(None, known.values()))
+        releases = [release for release in official if not self._hosts.problem(release.address)]
         if releases:
             with Downloads(releases, self._hosts, scratch, self._publish_official) as downloads:
                 self._build_all([tool for tool in tools if known[tool.name] is None], report)
@@ -175,9 +169,8 @@ class Toolchain:
     def _build(self, module: Module, tools: Sequence[Tool], scratch: Path, report: Reporter) -> None:
         folder = self._modules / module.name
         if not (folder / "go.mod").is_file():
-            raise Failure(
-                module.name, f"no go.mod in {folder}", "run from a complete checkout of the repository"
-            )
+            remedy = "run from a complete checkout of the repository"
+            raise Failure(module.name, f"no go.mod in {folder}", remedy)
         go = find_go(self._store, report)
         log = self._store.log(module.name)
         output = build(go, module, tools, folder, scratch, log, report)
@@ -244,9 +237,8 @@ def _disk_errors(tools: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise
         remedy = "free space, or set GPUFORM_CACHE to a folder on another disk; the next run continues"
-        raise InputError(
-            error.filename or str(tools), f"cannot be written ({error.strerror})", remedy
-        ) from None
+        fact = f"cannot be written ({error.strerror})"
+        raise InputError(error.filename or str(tools), fact, remedy) from None
 
 
 def _sources(folder: Path) -> Iterable[Path]:

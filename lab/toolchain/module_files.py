@@ -86,9 +86,8 @@ def unpacked(go: Path, module: str, folder: Path) -> Path:
     command = [str(go), "list", "-m", "-f", "{{.Dir}}", module]
     answer = subprocess.run(command, cwd=folder, env=plain_environment(), capture_output=True, text=True)
     if answer.returncode or not answer.stdout.strip():
-        raise Failure(
-            module, f"go list ended with {answer.returncode}: {answer.stderr.strip()}", "run it again"
-        )
+        fact = f"go list ended with {answer.returncode}: {answer.stderr.strip()}"
+        raise Failure(module, fact, "run it again")
     return Path(answer.stdout.strip())
 
 
@@ -109,9 +108,6 @@ def _download(go: Path, source: Source, version: str, folder: Path) -> Path:
     except (subprocess.TimeoutExpired, ValueError) as error:
         answer, reason = {}, str(error)
     if "Dir" not in answer:
-        raise Failure(
-            source.title,
-            f"are missing: go mod download {query}: {' '.join(str(reason).split())}",
-            "check the network, GOPROXY and HTTPS_PROXY",
-        )
+        fact = f"are missing: go mod download {query}: {' '.join(str(reason).split())}"
+        raise Failure(source.title, fact, "check the network, GOPROXY and HTTPS_PROXY")
     return Path(answer["Dir"])

@@ -22,16 +22,13 @@ def sha256(repository: str, version: str, file: str, token: str = "") -> str:
     """
     import httpx
 
-    headers = {"Accept": "application/vnd.github+json"} | (
-        {"Authorization": f"Bearer {token}"} if token else {}
-    )
+    login = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = {"Accept": "application/vnd.github+json", **login}
     try:
         answer = httpx.get(
             f"{RELEASES}/{repository}/releases/tags/v{version}", headers=headers, timeout=_TIMEOUT_S
         ).raise_for_status()
-        digests = {
-            asset["name"]: _DIGEST.fullmatch(asset["digest"] or "") for asset in answer.json()["assets"]
-        }
+        digests = {item["name"]: _DIGEST.fullmatch(item["digest"] or "") for item in answer.json()["assets"]}
     except httpx.HTTPStatusError as error:
         fact = f"HTTP {error.response.status_code} for the release {version} of {repository}"
         raise Failure("GitHub", fact, "try again later") from None

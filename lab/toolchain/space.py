@@ -40,11 +40,8 @@ def require_mb(place: Path, megabytes: int, variable: str = "GPUFORM_CACHE") -> 
     free = shutil.disk_usage(_existing(place)).free
     if free < megabytes * 10**6:
         writable.require(place, _remedy(variable))  # a read-only file system can have no space, too
-        raise InputError(
-            "toolchain",
-            f"{free / 10**9:.1f} GB free at {place}, {megabytes / 1000:.1f} GB needed",
-            f"free space or set {variable} to a place on a larger disk",
-        )
+        fact = f"{free / 10**9:.1f} GB free at {place}, {megabytes / 1000:.1f} GB needed"
+        raise InputError("toolchain", fact, f"free space or set {variable} to a place on a larger disk")
 
 
 def _remedy(variable: str) -> str:

@@ -90,16 +90,10 @@ class Store:
                 handles.append(handle)
                 if not _try_lock(handle.fileno()):
                     handle.seek(0)
-                    raise Failure(
-                        "toolchain",
-                        f"process {handle.read().strip()} builds {name} into {self.tools}",
-                        "wait until it has ended, then clean",
-                    )
-            freed = sum(
-                path.lstat().st_size
-                for path in self.tools.rglob("*")
-                if not path.is_dir() or path.is_symlink()
-            )
+                    fact = f"process {handle.read().strip()} builds {name} into {self.tools}"
+                    raise Failure("toolchain", fact, "wait until it has ended, then clean")
+            paths = [path for path in self.tools.rglob("*") if not path.is_dir() or path.is_symlink()]
+            freed = sum(path.lstat().st_size for path in paths)
             shutil.rmtree(self.tools)
         finally:
             for handle in handles:

@@ -87,11 +87,8 @@ class Tool:
 
     @property
     def package(self) -> str:
-        return (
-            f"{self.module.module_path}{self.package_path}"
-            if self.package_path[:1] in ("", "/")
-            else self.package_path
-        )
+        below = self.module.module_path if self.package_path[:1] in ("", "/") else ""
+        return f"{below}{self.package_path}"
 
     @property
     def output(self) -> str:
@@ -124,10 +121,9 @@ def relocate(binary: Path, folder: bytes) -> None:
 
 def in_range(version: str, accepts: tuple[str, str]) -> bool:
     """Whether a version lies in the range; a pre-release never does."""
-    released = re.fullmatch(r"\d+\.\d+\.\d+", version)
-    return bool(released) and version_numbers(accepts[0]) <= version_numbers(version) < version_numbers(
-        accepts[1]
-    )
+    lowest, above = map(version_numbers, accepts)
+    is_released = re.fullmatch(r"\d+\.\d+\.\d+", version) is not None
+    return is_released and lowest <= version_numbers(version) < above
 
 
 def ask_version(binary: Path, ask: tuple[str, ...]) -> str | None:

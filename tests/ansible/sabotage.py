@@ -36,6 +36,12 @@ class Sabotage:
     by_apply: bool = False
 
 
+def _single(
+    name: str, command: str, undo: str, check: str, fact: str, remedy: str, by_apply: bool = False
+) -> Sabotage:
+    return Sabotage(name, command, undo, {check: (fact, remedy)}, by_apply)
+
+
 def _installed(packages: str, version: str, hold: bool = True) -> str:
     wanted = " ".join(f"{name}={version}-1" for name in packages.split())
     options = "-y -qq --no-install-recommends --allow-downgrades --allow-change-held-packages"
@@ -78,16 +84,13 @@ BY_HAND = Sabotage(
 
 SABOTAGE = (
     BY_HAND,
-    Sabotage(
+    _single(
         "hold removed",
         "apt-mark unhold nvidia-driver-cuda",
         "apt-mark hold nvidia-driver-cuda",
-        {
-            "held": (
-                "not held: nvidia-driver-cuda",
-                f"run `apt-mark hold nvidia-driver-cuda`, or {APPLY}: {_UPGRADE}",
-            )
-        },
+        "held",
+        "not held: nvidia-driver-cuda",
+        f"run `apt-mark hold nvidia-driver-cuda`, or {APPLY}: {_UPGRADE}",
         by_apply=True,
     ),
     Sabotage(
@@ -103,28 +106,22 @@ SABOTAGE = (
         f"rm {_DROP_IN}",
         {"runtime": ("containerd has no runtime 'nvidia' in effect, but: runc", _REWRITE)},
     ),
-    Sabotage(
+    _single(
         "runtime that is not NVIDIA's",
         f"sed -i.bak 's#/usr/bin/nvidia-container-runtime#/usr/bin/runc#' {_OURS}",
         f"mv {_OURS}.bak {_OURS}",
-        {
-            "runtime": (
-                "containerd's runtime 'nvidia' runs /usr/bin/runc, not nvidia-container-runtime",
-                _REWRITE,
-            )
-        },
+        "runtime",
+        "containerd's runtime 'nvidia' runs /usr/bin/runc, not nvidia-container-runtime",
+        _REWRITE,
         by_apply=True,
     ),
-    Sabotage(
+    _single(
         "containerd without Kubernetes",
         "sed -i.bak '1i disabled_plugins = [\"io.containerd.grpc.v1.cri\"]' /etc/containerd/config.toml",
         "mv /etc/containerd/config.toml.bak /etc/containerd/config.toml",
-        {
-            "runtime": (
-                "containerd's disabled_plugins switches the CRI plugin off, so no kubelet can use it",
-                "take it out of /etc/containerd/config.toml and restart containerd",
-            )
-        },
+        "runtime",
+        "containerd's disabled_plugins switches the CRI plugin off, so no kubelet can use it",
+        "take it out of /etc/containerd/config.toml and restart containerd",
     ),
     Sabotage(
         "toolkit below the floor",
@@ -149,65 +146,50 @@ SABOTAGE = (
         "systemctl -q enable --now nvidia-persistenced",
         {"units": ("nvidia-persistenced.service is missing", f"run {APPLY}")},
     ),
-    Sabotage(
+    _single(
         "unit that does not start at boot",
         "systemctl -q disable containerd",
         "systemctl -q enable containerd",
-        {
-            "units": (
-                "containerd.service does not start at boot (disabled)",
-                f"`systemctl enable containerd`, or run {APPLY}",
-            )
-        },
+        "units",
+        "containerd.service does not start at boot (disabled)",
+        f"`systemctl enable containerd`, or run {APPLY}",
         by_apply=True,
     ),
-    Sabotage(
+    _single(
         "MIG layout altered",
         "nvidia-smi mig -i 1 -dci >/dev/null; nvidia-smi mig -i 1 -dgi >/dev/null; "
         "nvidia-smi mig -i 1 -cgi 1g.5gb,1g.5gb -C >/dev/null",
         "nvidia-smi mig -i 1 -dgi >/dev/null; nvidia-smi mig -i 1 -cgi 3g.20gb,2g.10gb,2g.10gb -C >/dev/null",
-        {
-            "mig": (
-                "GPU 1 has 2x 1g.5gb; 2x 2g.10gb, 1x 3g.20gb planned",
-                f"end what runs on the GPU, then run {APPLY}: a GPU in use is not cut again",
-            )
-        },
+        "mig",
+        "GPU 1 has 2x 1g.5gb; 2x 2g.10gb, 1x 3g.20gb planned",
+        f"end what runs on the GPU, then run {APPLY}: a GPU in use is not cut again",
         by_apply=True,
     ),
-    Sabotage(
+    _single(
         "GPUs for every image that names them",
         f"sed -i.bak 's/^{_GUARD} = false/{_GUARD} = true/' {_SETTINGS}",
         f"mv {_SETTINGS}.bak {_SETTINGS}",
-        {
-            "no_gpu_without_request": (
-                f"{_GUARD} is on: any image that sets NVIDIA_VISIBLE_DEVICES=all sees every GPU",
-                f"run `nvidia-ctk config --in-place --set {_GUARD}=false`, or {APPLY}",
-            )
-        },
+        "no_gpu_without_request",
+        f"{_GUARD} is on: any image that sets NVIDIA_VISIBLE_DEVICES=all sees every GPU",
+        f"run `nvidia-ctk config --in-place --set {_GUARD}=false`, or {APPLY}",
         by_apply=True,
     ),
-    Sabotage(
+    _single(
         "device without a link",
         "ln -sfn null /dev/nvidiactl; rm -f /dev/char/1:3",
         "rm -f /dev/nvidiactl /dev/char/1:3",
-        {
-            "device_links": (
-                "no link in /dev/char to /dev/nvidiactl: a reload of systemd may take it from containers",
-                f"run `nvidia-ctk system create-dev-char-symlinks --create-all`, or {APPLY}",
-            )
-        },
+        "device_links",
+        "no link in /dev/char to /dev/nvidiactl: a reload of systemd may take it from containers",
+        f"run `nvidia-ctk system create-dev-char-symlinks --create-all`, or {APPLY}",
         by_apply=True,
     ),
-    Sabotage(
+    _single(
         "time service switched off",
         "systemctl -q disable systemd-timesyncd",
         "systemctl -q enable systemd-timesyncd",
-        {
-            "time_sync": (
-                "no time service starts at boot (none of chronyd, chrony, systemd-timesyncd, ntpsec, ntp)",
-                f"`systemctl enable --now chrony`, or run {APPLY}",
-            )
-        },
+        "time_sync",
+        "no time service starts at boot (none of chronyd, chrony, systemd-timesyncd, ntpsec, ntp)",
+        f"`systemctl enable --now chrony`, or run {APPLY}",
         by_apply=True,
     ),
 )

@@ -46,7 +46,7 @@ def _left(bed: Bed) -> dict[str, object]:
 NOTHING = {"folder": False, "processes": [], "groups": [], "bridge": False, "mounts": []}
 
 
-def test_its_settings_are_its_own(two: Bed):
+def test_settings_of_a_host_are_its_own(two: Bed):
     before = Path("/proc/sys/vm/overcommit_memory").read_text()
     one, other = two.hosts
     one.run("sysctl -w vm.overcommit_memory=2")

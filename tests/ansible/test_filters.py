@@ -229,7 +229,7 @@ def test_the_drop_in_is_looked_for_in_a_dump_of_any_version(
         ),
     ],
 )
-def test_what_cannot_be_worked_with_is_said(text: str, said: str) -> None:
+def test_an_unusable_configuration_is_refused_with_its_fault(text: str, said: str) -> None:
     def work() -> None:
         engines.containerd_drop_in(files(text), "1.6.20", False, False, RUNTIME)
         engines.containerd_main(files(text), "1.6.20", MAIN, DROP_IN)
@@ -240,7 +240,7 @@ def test_what_cannot_be_worked_with_is_said(text: str, said: str) -> None:
 
 
 @pytest.mark.unit
-def test_what_is_written_is_read_back_the_same() -> None:
+def test_toml_is_read_back_as_it_was_written() -> None:
     inner = {"e": True, "f": {"g": 'quote " and \\ and \n'}}
     table = {"a": 1, "b": [1, 2.5, "x"], "c d": inner, "h": {}, "i": [{"j": 1}]}
     assert tomllib.loads(engines.to_toml(table)) == table
@@ -271,6 +271,6 @@ def test_a_fingerprint_is_that_of_gpg(kind: str) -> None:
 
 @pytest.mark.unit
 @pytest.mark.parametrize("text", ["", "not a key", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nAAAA\n"])
-def test_what_is_no_key_is_said(text: str) -> None:
+def test_a_text_that_is_no_key_is_refused(text: str) -> None:
     with pytest.raises(AnsibleFilterError, match="is not one armored public key"):
         openpgp.key_fingerprints(text)

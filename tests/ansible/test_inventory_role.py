@@ -54,7 +54,7 @@ NO_GPU = {"validate_inventory_gpu": {"model": "T4", "product": "Tesla T4", "coun
         (GROUPS, {"gpuform_environment": None}, "gpuform_environment"),
     ],
 )
-def test_refused_with_fact_and_remedy(
+def test_an_invalid_inventory_is_refused_with_fact_and_remedy(
     groups: Mapping[str, list[str]], variables: Mapping[str, Any], message: str
 ) -> None:
     given = {**GOOD, **variables}

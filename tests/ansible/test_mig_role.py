@@ -8,19 +8,23 @@ from typing import Any
 import pytest
 
 from tests.ansible.conftest import BedFactory
-from tests.ansible.plays import Role
+from tests.ansible.plays import BOOT, Role, boot_time
 from tests.bed.host import Host
 
 pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 PRODUCT = "NVIDIA A100-SXM4-40GB"
-CONFIG = {
-    "version": "v1",
-    "mig-configs": {
-        "mixed": [{"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 1, "2g.10gb": 2}}],
-        "small": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}],
-    },
-}
+
+
+def config(**layouts: dict[str, int]) -> dict[str, Any]:
+    cut = {"devices": "all", "mig-enabled": True}
+    return {
+        "version": "v1",
+        "mig-configs": {name: [{**cut, "mig-devices": of}] for name, of in layouts.items()},
+    }
+
+
+CONFIG = config(mixed={"3g.20gb": 1, "2g.10gb": 2}, small={"1g.5gb": 7})
 UNIT = "nvidia-mig-manager.service"
 
 
@@ -31,15 +35,10 @@ def mig(bed: BedFactory, tmp_path_factory: pytest.TempPathFactory) -> Role:
     repository = made.furnish_repository(toolkits=(), cuda=("12.2",))
     host.write("/etc/fake-gpu.json", json.dumps({"product": PRODUCT, "count": 1}))
     host.write("/etc/apt/trusted.gpg.d/test.asc", repository.key.read_text())
-    host.write("/etc/apt/sources.list.d/test.list", f"deb {repository.url} {repository.suite}\n")
+    host.write("/etc/apt/sources.list.d/test.list", f"deb {repository.url} ./\n")
     host.run("apt-get update && apt-get install -y nvidia-driver-cuda nvidia-kernel-open-dkms", timeout=600)
-    return Role(
-        tmp_path_factory.mktemp("mig"),
-        made,
-        "nvidia_mig",
-        nvidia_mig_layout="mixed",
-        nvidia_mig_config=CONFIG,
-    )
+    layout = {"nvidia_mig_layout": "mixed", "nvidia_mig_config": CONFIG}
+    return Role(tmp_path_factory.mktemp("mig"), made, "nvidia_mig", **layout)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def slices(host: Host) -> list[str]:
     return sorted(line.split()[1] for line in host.out("nvidia-smi -L").splitlines() if "MIG " in line)
 
 
-def test_bare_to_cut(host: Host) -> None:
+def test_layout_is_cut_on_a_bare_host(host: Host) -> None:
     assert slices(host) == MIXED
     assert host.out(f"systemctl is-enabled {UNIT}") == "enabled"
     assert host.out(f"systemctl is-active {UNIT}") == "active"
@@ -71,7 +70,7 @@ def test_the_instances_are_there_after_a_restart_of_the_host(host: Host, mig: Ro
     assert mig.play(check=True).changed == 0
 
 
-def test_another_layout(host: Host, mig: Role) -> None:
+def test_layout_is_changed_and_changed_back(host: Host, mig: Role) -> None:
     result = mig.play(nvidia_mig_layout="small")
     assert result.ok, result.message
     assert slices(host) == ["1g.5gb"] * 7
@@ -87,21 +86,7 @@ def test_another_layout(host: Host, mig: Role) -> None:
             "nvidia_mig_config has no layout none-such; it has mixed, small",
         ),
         (
-            {
-                "nvidia_mig_layout": "trap",
-                "nvidia_mig_config": {
-                    "version": "v1",
-                    "mig-configs": {
-                        "trap": [
-                            {
-                                "devices": "all",
-                                "mig-enabled": True,
-                                "mig-devices": {"3g.20gb": 2, "1g.5gb": 1},
-                            }
-                        ]
-                    },
-                },
-            },
+            {"nvidia_mig_layout": "trap", "nvidia_mig_config": config(trap={"3g.20gb": 2, "1g.5gb": 1})},
             "the GPUs are not cut as trap",
         ),
     ],
@@ -113,15 +98,11 @@ def test_a_layout_that_cannot_be_is_refused(host: Host, mig: Role, given: dict[s
     assert mig.play().ok
 
 
-def test_it_is_refused_while_a_process_uses_the_gpu(host: Host, mig: Role) -> None:
+def test_layout_is_refused_while_a_process_uses_the_gpu(host: Host, mig: Role) -> None:
     """The real nvidia-smi lists processes; here a wrapper earlier on PATH adds one."""
     wrapper = "/usr/local/sbin/nvidia-smi"
-    host.write(
-        wrapper,
-        "#!/bin/sh\n"
-        'case "$1" in --query-compute-apps*) echo "4711, python"; exit ;; esac\n'
-        'exec /usr/bin/nvidia-smi "$@"\n',
-    )
+    says = 'case "$1" in --query-compute-apps*) echo "4711, python"; exit ;; esac'
+    host.write(wrapper, f'#!/bin/sh\n{says}\nexec /usr/bin/nvidia-smi "$@"\n')
     host.run(f"chmod +x {wrapper}")
     try:
         before = slices(host)
@@ -137,24 +118,17 @@ def test_it_is_refused_while_a_process_uses_the_gpu(host: Host, mig: Role) -> No
 def test_a_mode_that_waits_for_a_restart_gets_one(host: Host, mig: Role) -> None:
     """As in a virtual machine: the unit cannot reset the GPU, and only the next boot has the new mode."""
     wrapper, parted = "/usr/local/sbin/nvidia-smi", "/usr/bin/nvidia-mig-parted"
-    host.write(
-        wrapper,
-        "#!/bin/sh\n"
-        'case "$1" in --query-gpu=mig.mode.current,*)\n'
-        '  [ ! -e /run/waits ] || { echo "Disabled, Enabled"; exit; } ;;\n'
-        "esac\n"
-        'exec /usr/bin/nvidia-smi "$@"\n',
-    )
+    waits = '[ ! -e /run/waits ] || { echo "Disabled, Enabled"; exit; }'
+    says = f'case "$1" in --query-gpu=mig.mode.current,*) {waits} ;; esac'
+    host.write(wrapper, f'#!/bin/sh\n{says}\nexec /usr/bin/nvidia-smi "$@"\n')
     host.run(f"chmod +x {wrapper}; mv {parted} {parted}.real; touch /run/waits; nvidia-smi -mig 0")
     host.write(parted, f'#!/bin/sh\n[ ! -e /run/waits ] || exit 1\nexec {parted}.real "$@"\n')
     host.run(f"chmod +x {parted}")
-    before = host.out("cut -d' ' -f22 /proc/1/stat")
+    before = boot_time(host)
     try:
-        result = mig.play(
-            nvidia_mig_boot_time_command="cut -d' ' -f22 /proc/1/stat", nvidia_mig_reboot_timeout=120
-        )
+        result = mig.play(nvidia_mig_boot_time_command=BOOT, nvidia_mig_reboot_timeout=120)
         assert result.ok, result.message
-        assert host.out("cut -d' ' -f22 /proc/1/stat") != before
+        assert boot_time(host) != before
         assert slices(host) == MIXED
     finally:
         host.run(f"rm {wrapper}; mv {parted}.real {parted}")

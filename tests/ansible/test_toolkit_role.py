@@ -70,7 +70,7 @@ def cri(host: Host) -> str:
     return host.out("ctr plugins ls | awk '$2 == \"cri\" {print $NF}'")
 
 
-def test_bare_to_done(host: Host, toolkit: Role) -> None:
+def test_toolkit_is_installed_and_configured_on_a_bare_host(host: Host, toolkit: Role) -> None:
     assert host.out("dpkg-query -W -f '${Version} ' " + PACKAGES).split() == ["1.19.1-1"] * 4
     assert host.out("apt-mark showhold").split() == PACKAGES.split()
     assert runtimes(host)["nvidia"]["options"]["BinaryName"] == "/usr/bin/nvidia-container-runtime"
@@ -99,7 +99,7 @@ def test_what_nvidia_ctk_writes_for_this_containerd_takes_runc_away(host: Host, 
     assert cri(host) == "ok"
 
 
-def test_what_others_wrote_is_kept(host: Host, toolkit: Role) -> None:
+def test_configuration_of_others_is_kept(host: Host, toolkit: Role) -> None:
     host.write(MAIN, THEIRS)
     host.write("/etc/containerd/more/debug.toml", 'version = 2\n[debug]\n  level = "warn"\n')
     result = toolkit.play()

@@ -17,11 +17,8 @@ from tests.conftest import Plane
 pytestmark = [pytest.mark.hosts, pytest.mark.cluster, pytest.mark.nightly]
 
 DRIVER = (
-    "nvidia-driver-cuda",
-    "nvidia-kernel-open-dkms",
-    "nvidia-kernel-support",
-    "nvidia-persistenced",
-    "libnvidia-ml1",
+    *("nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-kernel-support"),
+    *("nvidia-persistenced", "libnvidia-ml1"),
 )
 REASON = "gpuform.io/driver-upgrade-reason"
 

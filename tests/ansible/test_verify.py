@@ -27,7 +27,6 @@ from tests.tiers import nightly_but
 
 pytestmark = pytest.mark.hosts
 
-ROOT = Path(__file__).parents[2]
 POOL = {
     "name": "a100",
     "hosts": ["gpu-1"],
@@ -35,25 +34,9 @@ POOL = {
     "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}},
 }
 CHECKS = (
-    "reachable",
-    "gpus",
-    "driver_version",
-    "driver_packages",
-    "fabricmanager",
-    "held",
-    "modules",
-    "nouveau",
-    "persistence",
-    "units",
-    "time_sync",
-    "cuda",
-    "mig",
-    "toolkit_version",
-    "toolkit_packages",
-    "runtime",
-    "cdi",
-    "device_links",
-    "no_gpu_without_request",
+    *("reachable", "gpus", "driver_version", "driver_packages", "fabricmanager", "held", "modules"),
+    *("nouveau", "persistence", "units", "time_sync", "cuda", "mig", "toolkit_version", "toolkit_packages"),
+    *("runtime", "cdi", "device_links", "no_gpu_without_request"),
 )
 
 
@@ -63,7 +46,7 @@ class VerifiedHost:
     inventory: dict[str, Any]
 
     def report(self) -> Report:
-        return verify(self.inventory, ROOT, stack="lab")
+        return verify(self.inventory, stack="lab")
 
     def failed(self) -> dict[str, tuple[str, str]]:
         failed = [verdict for verdict in self.report().verdicts if verdict.verdict == "FAIL"]
@@ -163,7 +146,7 @@ def test_the_remedy_that_is_named_helps(site: VerifiedHost) -> None:
 def test_a_host_that_is_down_is_named_once(site: VerifiedHost) -> None:
     variables = site.inventory["_meta"]["hostvars"][site.host.name]
     down = {**variables, "ansible_host": site.host.address.rpartition(".")[0] + ".250"}
-    report = verify({"_meta": {"hostvars": {"gpu-9": down, site.host.name: variables}}}, ROOT)
+    report = verify({"_meta": {"hostvars": {"gpu-9": down, site.host.name: variables}}})
     hosts = report.to_json()["hosts"]
     assert hosts[site.host.name]["checks"]["gpus"]["verdict"] == "PASS"
     (failed,) = [name for name, one in hosts["gpu-9"]["checks"].items() if one["verdict"] == "FAIL"]
@@ -181,6 +164,6 @@ def test_a_host_with_another_key_is_not_trusted(site: VerifiedHost, tmp_path: Pa
     variables["ansible_ssh_common_args"] = (
         f"-o UserKnownHostsFile={tmp_path}/known -o StrictHostKeyChecking=yes"
     )
-    report = verify({"_meta": {"hostvars": {site.host.name: variables}}}, ROOT)
+    report = verify({"_meta": {"hostvars": {site.host.name: variables}}})
     (failed,) = [one for one in report.verdicts if one.verdict == "FAIL"]
     assert (failed.check, failed.fact) == ("reachable", "Host key verification failed.")

@@ -21,21 +21,8 @@ from tests.bed.refusal import Refused
 
 # Packages of a fresh installation: an init, ssh, what Ansible needs, an administrator's tools.
 PACKAGES = [
-    "systemd",
-    "systemd-sysv",
-    "dbus",
-    "libpam-systemd",
-    "udev",
-    "openssh-server",
-    "python3",
-    "python3-apt",
-    "iproute2",
-    "iputils-ping",
-    "ca-certificates",
-    "sudo",
-    "procps",
-    "kmod",
-    "less",
+    *("systemd", "systemd-sysv", "dbus", "libpam-systemd", "udev", "openssh-server", "python3"),
+    *("python3-apt", "iproute2", "iputils-ping", "ca-certificates", "sudo", "procps", "kmod", "less"),
 ]
 SUITE = "bookworm"  # Debian 12
 MADE = "made"  # written last: a base without it was interrupted

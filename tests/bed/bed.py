@@ -35,10 +35,6 @@ class Bed:
         return self.folder / "known_hosts"
 
     @property
-    def ssh_config(self) -> Path:
-        return self.folder / "ssh_config"
-
-    @property
     def record(self) -> dict[str, Any]:
         """The record written when the bed was made; empty if there is none."""
         try:

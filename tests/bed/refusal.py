@@ -57,17 +57,10 @@ def make_room() -> None:
 def boot(root: Path) -> None:
     """Raise Refused unless a container starts here, on a read-only root file system."""
     group = f"trial-{os.getpid()}"
-    start = [
-        "systemd-nspawn",
-        "--quiet",
-        f"--directory={root}",
-        "--read-only",
-        "--register=no",
-        "--keep-unit",
-    ]
+    start = ["systemd-nspawn", "--quiet", f"--directory={root}", "--read-only", "--register=no"]
     try:
         enter = cgroups.entering(cgroups.make(group))
-        command = [*enter, *start, "--resolv-conf=off", "--timezone=off", "--pipe", "true"]
+        command = [*enter, *start, "--keep-unit", "--resolv-conf=off", "--timezone=off", "--pipe", "true"]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
     except OSError as error:
         raise Refused(f"a control group is refused here: {error}") from error

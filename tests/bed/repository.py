@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,14 +33,13 @@ class Package:
     depends: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
-    architecture: str = "amd64"
 
     @property
     def control(self) -> str:
         lines = {
             "Package": self.name,
             "Version": self.version,
-            "Architecture": self.architecture,
+            "Architecture": "amd64",
             "Maintainer": "gpuform tests <packages@localhost>",
             **({"Depends": ", ".join(self.depends)} if self.depends else {}),
             **self.fields,
@@ -76,16 +75,8 @@ def build(package: Package) -> Path:
         for path in [root, *root.rglob("*")]:
             if path.is_dir():
                 path.chmod(0o755)
-        command = [
-            "dpkg-deb",
-            "--root-owner-group",
-            "-Zgzip",
-            "-z1",
-            "--build",
-            str(root),
-            f"{folder}/out.deb",
-        ]
-        subprocess.run(command, check=True, capture_output=True)
+        command = ["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", str(root)]
+        subprocess.run([*command, f"{folder}/out.deb"], check=True, capture_output=True)
         (Path(folder) / "out.deb").replace(built)
     return built
 
@@ -106,7 +97,6 @@ class Repository:
     def __init__(self, folder: Path, private: Path, url: str) -> None:
         self.folder = folder
         self.url = url
-        self.suite = SUITE
         self.key = folder / "key.asc"
         self._private = private
         if not self.key.exists():
@@ -121,29 +111,17 @@ class Repository:
     @property
     def settings(self) -> dict[str, str]:
         """The repository as an environment declares it."""
-        return {"url": self.url, "suite": self.suite, "key": str(self.key), "fingerprint": self.fingerprint}
+        return {"url": self.url, "suite": SUITE, "key": str(self.key), "fingerprint": self.fingerprint}
 
     @property
     def variables(self) -> dict[str, str]:
         """The repository as role variables: with the key's text."""
         return {**self.settings, "key": self.key.read_text()}
 
-    def add(
-        self,
-        package: str,
-        version: str,
-        files: Mapping[str, str | Path] | None = None,
-        depends: Iterable[str] = (),
-        **more: str,
-    ) -> None:
-        """Add a package; ``more``: fields of its control file with _ for -, such as ``provides``."""
-        fields = {name.replace("_", "-").title(): value for name, value in more.items()}
-        self.put(Package(package, version, files or {}, tuple(depends), fields))
-
     def put(self, *packages: Package) -> None:
         for package in packages:
             built = build(package)
-            name = f"{package.name}_{package.version.replace(':', '%3a')}_{package.architecture}.deb"
+            name = f"{package.name}_{package.version.replace(':', '%3a')}_amd64.deb"
             shutil.copyfile(built, self.folder / name)
 
     def remove(self, package: str, version: str = "*") -> None:

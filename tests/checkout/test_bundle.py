@@ -14,8 +14,8 @@ pytestmark = pytest.mark.unit
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
 BUNDLED = PROJECT["gpuform"]["bundled"]
 OF_A_CHECKOUT = (
-    r"\.(?!github/(actions|workflows)/)|bench/|docs/(?!examples/|runbooks/)|examples/|gpuform/|tests/(?!hosts/)|[A-Z]+(\.md)?$|(Docker|Make)file$"
-    r"|Pulumi(Plugin)?\.yaml$|requirements\.lock$|setup\.py$"
+    r"\.(?!github/(actions|workflows)/)|bench/|docs/(?!examples/|runbooks/)|examples/|gpuform/|tests/|[A-Z]+(\.md)?$|(Docker|Make)file$"
+    r"|Pulumi(Plugin)?\.yaml$|(requirements\.lock|pyproject\.toml)$|setup\.py$"
 )
 """Paths that are not bundled: no command reads them outside of a checkout."""
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from infra.model.gpu.machines import MACHINES, Machine
 from infra.model.gpu.models import GPUS
-from tests.mig_layouts import GEOMETRIES, layouts
+from tests.build.mig_layouts import GEOMETRIES, layouts
 
 Mapping = dict[str, Any]
 
@@ -73,7 +73,7 @@ def _openstack(pools: list[Mapping]) -> Mapping:
 
 @st.composite
 def _pool(draw: st.DrawFn, index: int, kind: str, strategy: str) -> Mapping:
-    how = draw(st.sampled_from(_KINDS[kind]))
+    how = draw(st.sampled_from(_KINDS))
     machine = draw(st.sampled_from(machines(kind, mig=how == "mig")))
     assert machine.gpu is not None
     pool: Mapping = {"name": f"p{index}"}
@@ -159,11 +159,7 @@ def _mig(draw: st.DrawFn, gpu: str, counts: list[int], operator: str, index: int
     return found
 
 
-_KINDS = {
-    "embedded": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
-    "aws": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
-    "openstack": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
-}
+_KINDS = ("exclusive", "time_slicing", "mps", "mig", "mig", "dra")
 _SHARING = {"exclusive": _exclusive, "time_slicing": _time_slicing, "mps": _mps, "mig": _mig, "dra": _dra}
 
 

@@ -6,6 +6,7 @@ So a new part of the plan is checked as soon as it is rendered.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,8 @@ from infra.config import load, parse
 from infra.model.environment import Environment
 from infra.plan.render import render
 from infra.strict_yaml import load_all
-from tests.plan import aws_environments
-from tests.plan.environments import on
+from tests.build import aws_environments
+from tests.build.environments import on
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,108 +95,70 @@ def embedded(*pools: dict[str, Any], mig_strategy: str = "mixed", **more: Any) -
     return on("embedded", *pools, **{"gpu_operator": {"mig_strategy": mig_strategy}, **more})
 
 
-def existing(
-    *pools: dict[str, Any], monitoring: dict[str, Any] | None = None, **operator: Any
-) -> Environment:
-    more = {} if monitoring is None else {"monitoring": monitoring}
-    return on("existing", *pools, gpu_operator=operator, **more)
+def existing(*pools: dict[str, Any], **operator: Any) -> Environment:
+    return on("existing", *pools, gpu_operator=operator)
 
 
-def monitored_on_aws() -> Environment:
-    room = aws_environments.aws(aws_environments.SLICED).resolved()
-    return parse({**room, "monitoring": {"storage": {"size": "50Gi", "class": "gp2"}}})
+def on_aws(*, monitoring: bool = False, **more: Any) -> Environment:
+    storage = {"monitoring": {"storage": {"size": "50Gi", "class": "gp2"}}} if monitoring else {}
+    return extended(aws_environments.aws(aws_environments.SLICED), **storage, **more)
 
 
-def healthy(env: Environment, **settings: Any) -> Environment:
-    return parse({**env.resolved(), "health": settings})
-
-
-def queued(kind: str, **queue: Any) -> dict[str, Any]:
-    return {
-        "name": f"q-{kind}",
-        "namespace": "science",
-        "kind": kind,
-        "queue": "science",
-        "image": "a:1",
-        **queue,
-    }
+def extended(env: Environment, **more: Any) -> Environment:
+    """The environment with other settings."""
+    return parse({**env.resolved(), **more})
 
 
 def with_queues() -> Environment:
     """Pools of every kind of sharing, and every kind of workload in a queue."""
     works = [
-        queued("job", pool="p0", parallelism=2),
-        queued("deployment", pool="p1", slice="3g.20gb", service={"port": 80}),
-        queued("pod", pool="p3"),
-        {**queued("job", pool="p2", slice="1g.5gb", parallelism=2, gang=True), "name": "gang"},
+        {"kind": "job", "pool": "p0", "parallelism": 2},
+        {"kind": "deployment", "pool": "p1", "slice": "3g.20gb", "service": {"port": 80}},
+        {"kind": "pod", "pool": "p3"},
+        {"name": "gang", "kind": "job", "pool": "p2", "slice": "1g.5gb", "parallelism": 2, "gang": True},
     ]
+    queued = {"namespace": "science", "queue": "science", "image": "a:1"}
+    whole = {"machine": "g4.p4.40g", "sharing": {**SEVEN, "devices": [0, 1]}}
     pools: tuple[dict[str, Any], ...] = (
         {**T4, "sharing": {"kind": "time_slicing", "replicas": 4}},
         {**A100, "sharing": {"kind": "mig", "layout": CERN}},
-        {
-            "machine": "g4.p4.40g",
-            "sharing": {**SEVEN, "devices": [0, 1]},
-            "taints": [{"key": "a", "value": "b"}],
-        },
+        {**whole, "taints": [{"key": "a", "value": "b"}]},
         {**A100, "sharing": {"kind": "dra"}},
     )
-    return embedded(*pools, queues=QUEUES, workloads=works)
+    named = [{"name": f"q-{work['kind']}", **queued, **work} for work in works]
+    return embedded(*pools, queues=QUEUES, workloads=named)
 
 
 def packed_on_aws() -> Environment:
     work = {"kind": "pod", "name": "w", "pool": "p0", "image": "serve:1"}
-    room = aws_environments.aws(
-        {**aws_environments.SLICED, "spare": 1}, version="1.36", workloads=[work]
-    ).resolved()
-    return parse({**room, "scheduling": {"packer": True}})
-
-
-def queues_on_aws() -> Environment:
-    team = {"name": "team", "namespaces": ["team"], "quota": {"p0": 3}}
-    return parse({**aws_environments.aws(aws_environments.SLICED).resolved(), "queues": {"teams": [team]}})
+    room = {**aws_environments.SLICED, "spare": 1}
+    return extended(aws_environments.aws(room, version="1.36", workloads=[work]), scheduling={"packer": True})
 
 
 def scaled() -> Environment:
     """By requests of Triton's, and of a gateway's down to none."""
-    own = {"name": "triton", "kind": "inference", "pool": "p0", "image": "a:1", "service": {"port": 80}}
+    own = {"kind": "inference", "pool": "p0", "service": {"port": 80}}
+    by_triton = {"scale": {"max": 6, "qps_per_replica": 50}, "metrics": {"port": 8002}}
+    by_gateway = {"scale": {"min": 0, "max": 2, "qps_per_replica": 0.5, "query": "vector(0)"}}
     work = [
-        {**own, "scale": {"max": 6, "qps_per_replica": 50}, "metrics": {"port": 8002}},
-        {
-            **own,
-            "name": "idle",
-            "near": "triton",
-            "scale": {"min": 0, "max": 2, "qps_per_replica": 0.5, "query": "vector(0)"},
-        },
+        {"name": "triton", **own, **by_triton},
+        {"name": "idle", **own, **by_gateway, "near": "triton"},
     ]
-    return parse({**existing(T4, monitoring={}).resolved(), "workloads": work})
+    return on("existing", T4, monitoring={}, workloads=work)
 
 
 def served() -> Environment:
     """By KServe: scaled by requests, and two pods with a claimed GPU and a model on a volume."""
-    own = {"kind": "inference", "image": "a:1", "service": {"port": 80, "target_port": 8000}}
+    own = {"kind": "inference", "service": {"port": 80, "target_port": 8000}}
+    model = {"uri": "s3://models/a", "format": "onnx", "service_account": "models"}
+    fixed = {"replicas": 2, "shm": "64Mi", "priority": "urgent", "update": {"kind": "recreate"}}
+    fixed |= {"command": ["serve", "/mnt/models"], "model": {"uri": "pvc://models/b", "format": "triton"}}
     work = [
-        {
-            **own,
-            "name": "triton",
-            "pool": "p0",
-            "scale": {"max": 6, "qps_per_replica": 50},
-            "model": {"uri": "s3://models/a", "format": "onnx", "service_account": "models"},
-        },
-        {
-            **own,
-            "name": "fixed",
-            "pool": "p1",
-            "replicas": 2,
-            "shm": "64Mi",
-            "priority": "urgent",
-            "update": {"kind": "recreate"},
-            "command": ["serve", "/mnt/models"],
-            "model": {"uri": "pvc://models/b", "format": "triton"},
-        },
+        {"name": "triton", **own, "pool": "p0", "scale": {"max": 6, "qps_per_replica": 50}, "model": model},
+        {"name": "fixed", **own, "pool": "p1", **fixed},
     ]
     pools = (T4, {**A100, "sharing": {"kind": "dra"}})
-    whole = existing(*pools, monitoring={}).resolved()
-    return parse({**whole, "priorities": {"urgent": 1000}, "workloads": work})
+    return on("existing", *pools, monitoring={}, priorities={"urgent": 1000}, workloads=work)
 
 
 @cache
@@ -206,6 +169,13 @@ def environments() -> dict[str, Environment]:
     found |= {name: embedded(*pools) for name, pools in POOLS.items()}
     found |= {name: embedded(pool, mig_strategy=how) for name, (how, pool) in STRATEGIES.items()}
     shared = {**T4, "sharing": {"kind": "time_slicing", "replicas": 3, "rename": False}}
+    team = {"name": "team", "namespaces": ["team"], "quota": {"p0": 3}}
+    unseen = {"alerts": False, "dashboards": False}
+    ticket = {"mode": "ticket"}
+
+    def measured(monitoring: dict[str, Any] | None = None, **operator: Any) -> Environment:
+        return on("existing", shared, gpu_operator=operator, monitoring=monitoring or {})
+
     return found | {
         "the device plugin alone": existing(shared, **ALONE),
         "the device plugin alone, simulated": embedded(shared, gpu_operator=ALONE),
@@ -215,25 +185,23 @@ def environments() -> dict[str, Environment]:
         ),
         "packed": embedded({**A100, "sharing": {"kind": "mig", "layout": CERN}}, T4, **QUOTAS),
         "aws, packed, with room": packed_on_aws(),
-        "measured": existing(shared, monitoring=MEASURED),
-        "measured, with the device plugin alone": existing(shared, monitoring=MEASURED, **ALONE),
-        "measured, as it comes": existing(shared, monitoring={}, **ALONE),
-        "measured, without alerts and Grafana": existing(
-            shared, monitoring={"alerts": False, "dashboards": False}
-        ),
+        "measured": measured(MEASURED),
+        "measured, with the device plugin alone": measured(MEASURED, **ALONE),
+        "measured, as it comes": measured(**ALONE),
+        "measured, without alerts and Grafana": measured(unseen),
         "measured, simulated": embedded(shared, A100, monitoring={}),
         "measured, simulated, by Bumble": embedded(A100, monitoring={"scrape": "scrape_configs"}),
         "measured, simulated, with the device plugin alone": embedded(
             shared, gpu_operator=ALONE, monitoring={}
         ),
-        "aws, measured": monitored_on_aws(),
-        "health": healthy(existing(shared, monitoring={}), mode="ticket", max=3),
-        "health, only observed": healthy(existing(shared, monitoring={}, **ALONE)),
-        "aws, health": healthy(monitored_on_aws(), mode="ticket"),
-        "openstack, health": healthy(load(ROOT / "Pulumi.openstack-dev.yaml"), mode="ticket"),
-        "aws, repaired by Karpenter": healthy(monitored_on_aws(), repair="karpenter"),
+        "aws, measured": on_aws(monitoring=True),
+        "health": extended(measured(), health={**ticket, "max": 3}),
+        "health, only observed": extended(measured(**ALONE), health={}),
+        "aws, health": on_aws(monitoring=True, health=ticket),
+        "openstack, health": extended(load(ROOT / "Pulumi.openstack-dev.yaml"), health=ticket),
+        "aws, repaired by Karpenter": on_aws(monitoring=True, health={"repair": "karpenter"}),
         "queues": with_queues(),
-        "aws, queues": queues_on_aws(),
+        "aws, queues": on_aws(queues={"teams": [team]}),
         "scaled by requests": scaled(),
         "served by KServe": served(),
         "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),
@@ -242,25 +210,10 @@ def environments() -> dict[str, Environment]:
 
 @cache
 def _documents(name: str) -> tuple[Document, ...]:
-    """Of one environment, without repository keys, which no platform document contains."""
-    env = environments()[name]
-    keys = {} if env.cluster.kind != "hosts" else _any_key()
-    texts = render(env, keys)
-    return tuple(
-        document
-        for file, text in texts.items()
-        if file.endswith(".yaml")
-        for document in load_all(text)
-        if document
-    )
-
-
-def _any_key() -> Any:
-    class AnyKey(dict[str, str]):
-        def __missing__(self, path: str) -> str:
-            return f"the key in {path}"
-
-    return AnyKey()
+    """Of one environment; repository keys are made up."""
+    texts = render(environments()[name], defaultdict(lambda: "a key"))
+    files = (text for file, text in texts.items() if file.endswith(".yaml"))
+    return tuple(document for text in files for document in load_all(text) if document)
 
 
 def objects(name: str) -> Iterator[Document]:

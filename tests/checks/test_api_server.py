@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from tests.checks import everything
 from tests.checks.charts import AT_HAND, OURS, crds_in, rendered, values_of
 from tests.checks.everything import Document
 from tests.conftest import Kubectl, Plane
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -159,6 +162,8 @@ def test_large_crds_are_applied_by_the_server(server: Submit, control_plane: Pla
 
 
 CONTAINER = ("spec", "template", "spec", "containers", 0)
+SCALE_DOWN = ("spec", "advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleDown")
+GROUPS = ("spec", "resourceGroups")
 # Kind, path, another value, and a part of the server's message.
 BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("Namespace", ("date",), {}, 'unknown field "date"'),
@@ -170,28 +175,11 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("Deployment", (*CONTAINER, "securityContext"), {"privileged": True}, "violate PodSecurity"),
     ("Job", ("spec", "template", "spec", "tolerations", 0, "operator"), "Exist", "Unsupported value"),
     ("ClusterQueue", ("spec", "cohort"), "lab", "unknown field"),
-    (
-        "ScaledObject",
-        (
-            "spec",
-            "advanced",
-            "horizontalPodAutoscalerConfig",
-            "behavior",
-            "scaleDown",
-            "stabilizationWindowSeconds",
-        ),
-        3601,
-        "should be less than or equal to 3600",
-    ),
+    ("ScaledObject", (*SCALE_DOWN, "stabilizationWindowSeconds"), 3601, "less than or equal to 3600"),
     ("InferenceService", ("spec", "predictor", "model", "storageURI"), "s3://a", "unknown field"),
     ("ServingRuntime", ("spec", "containers", 0, "images"), "a:1", "unknown field"),
     ("ClusterQueue", ("spec", "queueingStrategy"), "FIFO", "Unsupported value"),
-    (
-        "ClusterQueue",
-        ("spec", "resourceGroups", 0, "coveredResources"),
-        ["a.b/c", "a.b/d"],
-        "same number of resources",
-    ),
+    ("ClusterQueue", (*GROUPS, 0, "coveredResources"), ["a.b/c", "a.b/d"], "same number of resources"),
     ("ResourceFlavor", ("spec", "tolerations", 0, "effect"), "Never", "supported taint effect values"),
     ("NodePool", ("spec", "replicas"), 2, "'weight' is not supported on static NodePools"),
     ("NodePool", ("spec", "weight"), 101, "spec.weight"),
@@ -217,28 +205,24 @@ def test_it_refuses_what_is_wrong(
         place = place[key]
     place[path[-1]] = value
     server(good)
-    with pytest.raises(AssertionError) as refused:
+    with pytest.raises(AssertionError, match=re.escape(expected)):
         server(bad)
-    assert expected in str(refused.value)
 
 
 def test_a_static_node_pool_stays_one(server: Submit, control_plane: Plane) -> None:
-    static = next(
-        item for item in every_object() if item["kind"] == "NodePool" and "replicas" in item["spec"]
-    )
+    pools = (item for item in every_object() if item["kind"] == "NodePool")
+    static = next(pool for pool in pools if "replicas" in pool["spec"])
     for key, value, expected in (
         ("weight", 10, "'weight' is not supported on static NodePools"),
         ("limits", {"nodes": "3", "cpu": "8"}, "only 'limits.nodes' is supported on static NodePools"),
         ("replicas", -1, "spec.replicas"),
     ):
-        with pytest.raises(AssertionError) as refused:
+        with pytest.raises(AssertionError, match=re.escape(expected)):
             server({**static, "spec": {**static["spec"], key: value}})
-        assert expected in str(refused.value)
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(static))
     elastic = {**static, "spec": {key: value for key, value in static["spec"].items() if key != "replicas"}}
-    with pytest.raises(AssertionError) as kept:
+    with pytest.raises(AssertionError, match="Cannot transition NodePool between static"):
         server(elastic)
-    assert "Cannot transition NodePool between static" in str(kept.value)
     control_plane.kubectl("delete", "nodepool", static["metadata"]["name"])
 
 
@@ -254,3 +238,90 @@ def has(document: Any, path: tuple[Any, ...]) -> bool:
         except (KeyError, IndexError, TypeError):
             return False
     return True
+
+
+GROUP, RELEASE = "upgrade.example.com", "upgrade"
+"""Of a copy of Karpenter's kind: other tests have objects of the real one on the same plane."""
+KIND, FIELD, VALUE = "NodeOverlay", "weight", 7
+"""The kind, and a field that only the newer version has."""
+SPEC: Document = {"requirements": [], "capacity": {"example.com/gpu": "4"}}
+
+
+def newer_and_earlier(crd: Document) -> tuple[Document, Document]:
+    """The CRD in the other group, as pinned and without the field."""
+    newer = copy.deepcopy(crd)
+    newer["spec"]["group"] = GROUP
+    newer["metadata"]["name"] = f"{newer['spec']['names']['plural']}.{GROUP}"
+    newer["metadata"].pop("creationTimestamp", None)
+    earlier = copy.deepcopy(newer)
+    for version in earlier["spec"]["versions"]:
+        properties = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        assert properties.pop(FIELD, None), f"{FIELD} is not in the pinned CRD"
+    return newer, earlier
+
+
+@pytest.fixture
+def install(control_plane: Plane, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Installs a chart with the CRD among its templates, "0.1.0" without the field or "0.2.0" with it."""
+    pinned = crds_of("karpenter-crd", versions.KARPENTER, control_plane)
+    newer, earlier = newer_and_earlier(next(one for one in pinned if one["spec"]["names"]["kind"] == KIND))
+    helm = [str(control_plane.toolchain.path("helm")), "--kubeconfig", str(control_plane.kubeconfig)]
+
+    def install(version: str) -> None:
+        text = yaml.safe_dump(earlier if version == "0.1.0" else newer).replace("{{", '{{ "{{" }}')
+        (tmp_path / "templates").mkdir(exist_ok=True)
+        (tmp_path / "templates/crd.yaml").write_text(text)
+        about = {"apiVersion": "v2", "name": "crds", "version": version}
+        (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(about))
+        command = [*helm, "upgrade", "--install", RELEASE, str(tmp_path), "--wait"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        established = ("--for=condition=Established", "--timeout=60s", "crd", newer["metadata"]["name"])
+        control_plane.kubectl("wait", *established)
+
+    yield install
+    subprocess.run([*helm, "uninstall", RELEASE, "--wait"], capture_output=True, timeout=120, check=True)
+
+
+@pytest.mark.nightly
+def test_a_newer_crd_comes_under_live_objects_and_an_older_one_prunes_them(
+    kubectl: Kubectl, install: Callable[[str], None]
+) -> None:
+    """The last part is why gpuform.stack.preflight refuses an older chart: the API server does not."""
+    plural = f"{KIND.lower()}s.{GROUP}"
+    made = {"apiVersion": f"{GROUP}/v1alpha1", "kind": KIND, "metadata": {"name": "live"}, "spec": SPEC}
+    more = {**made, "spec": {**SPEC, FIELD: VALUE}}
+
+    def live() -> Document:
+        found: Document = json.loads(kubectl("get", plural, "live", "-o", "json"))
+        return found
+
+    def apply(one: Document) -> None:
+        kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=as_list([one]))
+
+    def accepted() -> bool:
+        try:
+            apply(more)
+        except AssertionError:
+            return False
+        return True
+
+    def pruned() -> bool:
+        kubectl("label", plural, "live", f"touched={live()['metadata']['resourceVersion']}", "--overwrite")
+        return FIELD not in live()["spec"]
+
+    install("0.1.0")
+    apply(made)
+    before = live()
+    with pytest.raises(AssertionError, match=f'field "?.*{FIELD}|{FIELD}: field not declared'):
+        apply(more)
+
+    install("0.2.0")
+    assert live()["metadata"]["uid"] == before["metadata"]["uid"]
+    assert live()["spec"] == before["spec"]
+    until(accepted, what="the API server serves the newer version")
+    assert live()["spec"][FIELD] == VALUE
+
+    install("0.1.0")
+    until(pruned, what="the field is gone")
+    assert live()["metadata"]["uid"] == before["metadata"]["uid"]

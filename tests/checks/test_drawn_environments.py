@@ -5,7 +5,6 @@ The simulator shares no code with the plan; a broken promise is an error in one 
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from infra.model.gpu.models import GPUS
 from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.plan import karpenter, sharing
+from tests.build.edits import changed
 from tests.checks import drawn, everything, simulated
 from tests.checks.judges import JsonLines, check_config
 
@@ -146,6 +146,10 @@ def fields_of(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:
         yield from fields_of(inner, (*path, key))
 
 
+def with_value(mapping: dict[str, Any], path: Place, value: Any) -> dict[str, Any]:
+    return changed(mapping, {"at": "/".join(map(str, path)), "put": value})
+
+
 @st.composite
 def corruptions(draw: st.DrawFn, mapping: dict[str, Any]) -> Corruption:
     where = list(fields_of(mapping))
@@ -156,19 +160,10 @@ def corruptions(draw: st.DrawFn, mapping: dict[str, Any]) -> Corruption:
     if what == "an unknown key":
         blocks = [entry for entry, inner in where if isinstance(inner, dict) and entry[-1] not in _FREE]
         path = (*draw(st.sampled_from([(), *blocks])), "nonsense")
-        return Corruption(changed(mapping, path, 1), path, what)
+        return Corruption(with_value(mapping, path, 1), path, what)
     others = _OTHER_TYPES[type(value)]
     other = draw(st.sampled_from([item for item in others if item != 0 or path[-1] not in _COUNTS]))
-    return Corruption(changed(mapping, path, other), path, f"{value!r} became {other!r}")
-
-
-def changed(mapping: dict[str, Any], path: Place, value: Any) -> dict[str, Any]:
-    found = copy.deepcopy(mapping)
-    here: Any = found
-    for part in path[:-1]:
-        here = here[part]
-    here[path[-1]] = value
-    return found
+    return Corruption(with_value(mapping, path, other), path, f"{value!r} became {other!r}")
 
 
 @settings(often, max_examples=600)

@@ -14,9 +14,9 @@ import yaml
 
 from infra.model.gpu.models import GPUS, Gpu
 from infra.plan.sharing import to_yaml
+from tests.build.mig_layouts import layouts
 from tests.checks import everything
 from tests.checks.judges import JsonLines, check_config
-from tests.mig_layouts import layouts
 
 pytestmark = pytest.mark.tools
 

@@ -16,9 +16,16 @@ from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import GPU_OPERATOR
 from lab.toolchain.module_files import Source
 from tests.checks import everything
-from tests.checks.charts import AT_HAND, IN_MODULES, folder, rendered, values_of
+from tests.checks.charts import (
+    AT_HAND,
+    IN_MODULES,
+    OF_THE_DEPENDENCY,
+    folder,
+    rendered,
+    unknown_keys,
+    values_of,
+)
 from tests.external import module, reference
-from tests.plan.test_operator import OF_THE_DEPENDENCY, unknown_keys
 
 pytestmark = pytest.mark.tools
 

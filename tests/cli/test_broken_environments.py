@@ -10,8 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -25,7 +25,7 @@ from gpuform.cli.main import app
 from gpuform.clients.openstack.api import Api
 from gpuform.hosts.events import HostResult, Outcome
 from lab.plane.layout import kubeconfig
-from tests.components.aws_stacks import own_checkout
+from tests.build.aws_stacks import own_checkout
 from tests.openstack.authority import write_certificates
 
 pytestmark = pytest.mark.unit
@@ -36,15 +36,8 @@ OF_A_STACK = (
     *("health status", "health tickets", "local start", "local status", "local up", "local env"),
 )
 OTHERS = (
-    *(
-        "gpus",
-        "schema",
-        "new {0}/project",
-        "init new --region eu-west-1",
-        "render aws-dev -o {0}/out",
-        "doctor",
-        "local stop",
-    ),
+    *("gpus", "schema", "new {0}/project", "init new --region eu-west-1", "render aws-dev -o {0}/out"),
+    *("doctor", "local stop"),
     *("hosts apply onprem-dev", "hosts apply onprem-dev --yes", "hosts check onprem-dev"),
     *("hosts status onprem-dev", "hosts verify onprem-dev --backend kubectl", "local nodes aws-dev"),
     *("prices refresh us-west-2", "simulate health node-0 --gpu 0", "simulate fault node-0 --xid 79"),
@@ -62,12 +55,9 @@ def commands(command: Any, name: str = "") -> Iterator[str]:
 
 
 def no_home(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    def no_entry(uid: int) -> Any:
-        raise KeyError(uid)
-
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "GPUFORM_CACHE"):
         patch.delenv(name, raising=False)
-    patch.setattr(pwd, "getpwuid", no_entry)
+    patch.setattr(pwd, "getpwuid", Mock(side_effect=KeyError))
 
 
 def bad_profile(patch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -108,7 +98,8 @@ def closed_by_a_proxy(patch: pytest.MonkeyPatch, folder: Path) -> None:
         patch.setenv(name, "http://127.0.0.1:9")
 
 
-ENVIRONMENTS: dict[Callable[[pytest.MonkeyPatch, Path], None], tuple[str, ...]] = {
+Break = Callable[[pytest.MonkeyPatch, Path], None]
+ENVIRONMENTS: dict[Break, tuple[str, ...]] = {
     no_home: ("local",),
     bad_profile: ("aws-dev",),
     expired_login: ("aws-dev",),
@@ -122,16 +113,9 @@ ENVIRONMENTS: dict[Callable[[pytest.MonkeyPatch, Path], None], tuple[str, ...]] 
 @pytest.fixture
 def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """No tool is built or on PATH, no credentials, no network but refused connections, 80 columns."""
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    def no_tool(self: Any, *names: str, **_: Any) -> None:
-        raise Failure(names[0], "is not built yet", "gpuform toolchain build")
-
-    def unknown(host: Any, *_: Any, **__: Any) -> Any:
-        raise socket.gaierror(-3, "Temporary failure in name resolution")
-
+    refuse = Mock(side_effect=ConnectionRefusedError(111, "Connection refused"))
+    no_tool = Mock(side_effect=Failure("tool", "is not built yet", "gpuform toolchain build"))
+    unknown = Mock(side_effect=socket.gaierror(-3, "Temporary failure in name resolution"))
     for name in [name for name in os.environ if name.startswith(("AWS_", "OS_", "GPUFORM_", "KUBE"))]:
         monkeypatch.delenv(name)
     root = own_checkout(tmp_path / "checkout")
@@ -163,21 +147,13 @@ def checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_every_command_is_tried() -> None:
-    tried = [*OF_A_STACK, *OTHERS]
-    missing = [
-        name
-        for name in commands(get_command(app))
-        if not any(f"{one} ".startswith(f"{name} ") for one in tried)
-    ]
-    assert missing == []
+    tried = " ".join(f"|{line} " for line in (*OF_A_STACK, *OTHERS))
+    assert [name for name in commands(get_command(app)) if f"|{name} " not in tried] == []
 
 
 @pytest.mark.parametrize("breaks", ENVIRONMENTS, ids=lambda breaks: breaks.__name__)
 def test_no_command_ends_in_a_traceback(
-    checkout: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    breaks: Callable[[pytest.MonkeyPatch, Path], None],
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, breaks: Break
 ) -> None:
     breaks(monkeypatch, tmp_path)
     lines = [f"{command} {stack}" for command in OF_A_STACK for stack in ENVIRONMENTS[breaks]]
@@ -197,26 +173,18 @@ def test_a_closed_pipe_is_quiet(words: str, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     code = "from gpuform.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words.split()],
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "GPUFORM_STATE": str(tmp_path)},
-        timeout=60,
-    )
+    command = [sys.executable, "-c", code, *words.split()]
+    env = {**os.environ, "GPUFORM_STATE": str(tmp_path)}
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=env, timeout=60)
     os.close(writing)
     assert (done.returncode in (0, 1), done.stderr) == (True, "")
 
 
 def test_a_page_of_a_proxy_is_no_answer_of_openstack() -> None:
-    def not_json() -> Any:
-        raise ValueError("Expecting value")
-
-    response = SimpleNamespace(status_code=200, json=not_json)
-    nova = SimpleNamespace(request=lambda *args, **more: response)
+    response = Mock(status_code=200, json=Mock(side_effect=ValueError("Expecting value")))
+    connection = Mock(**{"compute.request.return_value": response})
     with pytest.raises(Failure, match=r"GET nova/flavors: is not a response from OpenStack: .* a proxy"):
-        Api(SimpleNamespace(compute=nova)).get("nova", "/flavors")
+        Api(connection).get("nova", "/flavors")
 
 
 def test_a_user_without_a_home_folder_is_told_to_set_home(

@@ -1,4 +1,7 @@
-"""``gpuform hosts``: bad input, and output for people and programs (on booted hosts: tests/ansible)."""
+"""``gpuform hosts``: bad input, and output for people and programs (on booted hosts: tests/ansible).
+
+Also what render, status and verify say of own hosts, before and after they join a cluster.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,21 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
+from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
-from gpuform.hosts import Event, HostResult, Outcome
+from gpuform.hosts import Event, HostResult, Outcome, expectations, verify
 from gpuform.hosts.progress import ProgressTable, print_lines, report_progress
+from gpuform.hosts.verify import Report, Verdict
 from gpuform.reports import hosts as tables
+from gpuform.stack.cluster_access import declared_kubeconfig
+from gpuform.usage.status import summarise_status
+from infra import versions
+from infra.config import load, parse
+from infra.model.base.errors import InputError
+from infra.model.environment import Environment
+from infra.plan.render import render
+from tests.build.aws_environments import TABLE
+from tests.build.aws_stacks import ROOT
 
 pytestmark = pytest.mark.unit
 
@@ -23,6 +37,20 @@ DONE = HostResult(ok=True, changed=2, changes=("role : Write", "role : Load"), d
 FAILED = HostResult(ok=False, failed=1, message="role : Break: why", task="role : Break")
 OFF = HostResult(ok=False, unreachable=True, message="cannot be reached (No route to host)")
 SAME = HostResult(ok=True)
+LAB: dict[str, Any] = {
+    "name": "lab",
+    "cluster": {"kind": "hosts"},
+    "pools": [{"name": "cpu", "hosts": ["cpu-1", "cpu-2"]}],
+}
+OWN: dict[str, Any] = yaml.safe_load("""
+    name: own
+    cluster: {kind: hosts, driver: {source: nvidia, version: "580.95.05"}}
+    pools:
+    - name: a100
+      hosts: [gpu-1, gpu-2]
+      gpu: {models: [A100-40GB], count: 1}
+      sharing: {kind: mig, layout: {3g.20gb: 2}}
+""")
 
 
 @pytest.fixture
@@ -32,18 +60,14 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
     (tmp_path / "ansible" / "playbooks").mkdir(parents=True)
     (tmp_path / "ansible" / "playbooks" / "site.yml").write_text("[]\n")
     monkeypatch.chdir(tmp_path)
-    declare(tmp_path)
+    declare(LAB)
+    declare(OWN)
     return CliRunner()
 
 
-def declare(folder: Path, **cluster: Any) -> None:
-    environment = {
-        "name": "lab",
-        "cluster": {"kind": "hosts", **cluster},
-        "pools": [{"name": "cpu", "hosts": ["cpu-1", "cpu-2"]}],
-    }
-    stack = {"config": {"gpuform:environment": environment}}
-    (folder / "Pulumi.lab.yaml").write_text(yaml.safe_dump(stack))
+def declare(environment: dict[str, Any], **cluster: Any) -> None:
+    stack = {"config": {"gpuform:environment": environment | {"cluster": environment["cluster"] | cluster}}}
+    Path(f"Pulumi.{environment['name']}.yaml").write_text(yaml.safe_dump(stack))
 
 
 @pytest.fixture
@@ -61,19 +85,41 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
+WRONG = Verdict("gpu-1", "nouveau", "FAIL", "nouveau is loaded", "run `gpuform hosts apply own`")
+RIGHT = Verdict("gpu-1", "gpus", "PASS", "", "")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Arguments of the checks, which return one success and one failure."""
+    calls: list[dict[str, Any]] = []
+
+    def run(inventory: dict[str, Any], **rest: Any) -> Report:
+        calls.append({"inventory": inventory, **rest})
+        return Report(rest["stack"], rest["backend"], (RIGHT, WRONG))
+
+    monkeypatch.setattr(verify, "verify", run)
+    return calls
+
+
 @pytest.mark.parametrize(
-    ("cluster", "words", "message"),
+    ("cluster", "command", "message"),
     [
-        ({}, ["--limit", "gpu-9"],
+        ({}, "apply lab --yes --limit gpu-9",
          "limit: gpu-9 is neither a host nor a group with hosts; the hosts are cpu-1,"),
-        ({}, ["--playbook", "nothing.yml"], "playbook: nothing.yml is not in "),
-        ({"kubeconfig": "/nowhere"}, [], "cluster.kubeconfig: /nowhere does not exist; leave it out until "),
+        ({}, "apply lab --yes --playbook nothing.yml", "playbook: nothing.yml is not in "),
+        ({"kubeconfig": "/missing"}, "apply lab --yes", "cluster.kubeconfig: /missing does not exist; leav"),
+        ({"kubeconfig": "/missing"}, "verify lab", "cluster.kubeconfig: /missing does not exist; leave it "),
+        ({}, "verify lab --backend kubectl",
+         "--backend: the hosts have joined no cluster (cluster.kubeconfig); use "),
     ],
 )  # fmt: skip
-def test_bad_input(run: CliRunner, cluster: dict[str, str], words: list[str], message: str) -> None:
-    declare(Path(), **cluster)
-    result = run.invoke(app, ["hosts", "apply", "lab", "--yes", *words])
-    assert result.exit_code == 2
+def test_bad_input(
+    run: CliRunner, asked: list[dict[str, Any]], cluster: dict[str, str], command: str, message: str
+) -> None:
+    declare(LAB, **cluster)
+    result = run.invoke(app, ["hosts", *command.split()])
+    assert (result.exit_code, asked) == (2, [])
     assert result.stderr.startswith(f"error: {message}")
 
 
@@ -112,7 +158,6 @@ def test_exit_codes_and_texts(
 @pytest.mark.parametrize(
     ("words", "answer", "code", "error"),
     [
-        ("apply", None, 2, "Missing argument"),
         ("apply lab", None, 2, "error: --yes: is needed without a terminal; nothing was changed; add it"),
         ("apply lab --json", "yes", 2, "error: --yes: is needed with --json; nothing was changed; add it"),
         ("apply lab", "no", 1, "nothing was changed"),
@@ -120,14 +165,9 @@ def test_exit_codes_and_texts(
     ],
 )
 def test_apply_changes_hosts_only_once_someone_agrees(
-    run: CliRunner,
-    outcome: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    words: str,
-    answer: str | None,
-    code: int,
-    error: str,
-) -> None:
+    run: CliRunner, outcome: list[Any], monkeypatch: pytest.MonkeyPatch, words: str, answer: str | None,
+    code: int, error: str,
+) -> None:  # fmt: skip
     outcome.append(Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0))
     monkeypatch.setattr("gpuform.cli.output.has_terminal", lambda: answer is not None)
     result = run.invoke(app, ["hosts", *words.split()], input=f"{answer}\n")
@@ -135,11 +175,9 @@ def test_apply_changes_hosts_only_once_someone_agrees(
     assert error in result.stderr
     assert isinstance(outcome[0], Outcome) == (code != 0)  # the playbook has run only if it is replaced
     if words == "apply lab":
-        lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-        assert "cpu-1 cpu-1 kube_node, pool_cpu" in lines
-        assert any(
-            "may restart hosts); `gpuform hosts check lab` shows each change" in line for line in lines
-        )
+        shown = " ".join(result.stdout.split())
+        assert "cpu-1 cpu-1 kube_node, pool_cpu" in shown
+        assert "may restart hosts); `gpuform hosts check lab` shows each change" in shown
 
 
 @pytest.mark.parametrize("command", ["apply", "check", "status", "verify"])
@@ -199,15 +237,12 @@ def test_on_a_terminal_a_table_shows_where_each_host_is(monkeypatch: pytest.Monk
 
 def test_no_color_leaves_the_colours_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    output = io.StringIO()
-    Console(file=output, force_terminal=True, width=100).print(
-        tables.results_table({"cpu-1": FAILED}, check=False)
-    )
-    assert "failed" in output.getvalue()
-    assert "\x1b[31m" not in output.getvalue()
+    text = printed(tables.results_table({"cpu-1": FAILED}, check=False), force_terminal=True)
+    assert "failed" in text
+    assert "\x1b[31m" not in text
 
 
-def test_elsewhere_a_line_says_what_changed_and_what_failed() -> None:
+def test_progress_without_a_terminal_is_a_line_per_change_and_failure() -> None:
     output: list[str] = []
     add = print_lines(output.append)
     for event in (
@@ -220,7 +255,90 @@ def test_elsewhere_a_line_says_what_changed_and_what_failed() -> None:
     assert output == ["Prepare", "  cpu-1: changed: Write", "  cpu-2: failed (ignored): Break: why"]
 
 
-def printed(table: Any) -> str:
+def printed(table: Any, **terminal: Any) -> str:
     output = io.StringIO()
-    Console(file=output, width=200).print(table)
+    Console(file=output, width=200, **terminal).print(table)
     return output.getvalue()
+
+
+def test_own_hosts_are_asked_over_ssh(run: CliRunner, asked: list[dict[str, Any]]) -> None:
+    result = run.invoke(app, ["hosts", "verify", "own", "--limit", "gpu-1"])
+    assert result.exit_code == 1
+    assert [line.rstrip() for line in result.stdout.splitlines()] == [
+        "check    gpu-1",
+        "gpus     ok",
+        "nouveau  FAIL",
+        "",
+        "gpu-1: nouveau: nouveau is loaded; run `gpuform hosts apply own`",
+        "1 host over ssh: 1 check passed, 1 failed, 0 had nothing to check",
+    ]
+    found = json.loads(run.invoke(app, ["hosts", "verify", "own", "--json"]).stdout)
+    assert (found["ok"], found["hosts"]["gpu-1"]["checks"]["gpus"]["verdict"]) == (False, "PASS")
+    call = asked[0]
+    assert (call["backend"], call["limit"], call["kubectl"]) == ("ssh", ["gpu-1"], None)
+    host = call["inventory"]["_meta"]["hostvars"]["gpu-1"]
+    (layout,) = host["nvidia_mig_config"]["mig-configs"][host["nvidia_mig_layout"]]
+    assert layout["mig-devices"] == {"3g.20gb": 2}
+
+
+def test_a_joined_host_expects_the_slices_of_the_operator() -> None:
+    joined = OWN | {"cluster": OWN["cluster"] | {"kubeconfig": "~/.kube/own"}}
+    host = expectations.hosts_inventory(parse(joined))["_meta"]["hostvars"]["gpu-2"]
+    assert (host["nvidia_mig_layout"], host["gpuform_mig"]) == ("", {"3g.20gb": 2})
+
+
+def expected_of_nodes(env: Environment, **labels: dict[str, str]) -> dict[str, Any]:
+    nodes = [{"metadata": {"name": name, "labels": own}} for name, own in labels.items()]
+    found: dict[str, Any] = expectations.nodes_inventory(env, nodes, Path("/k"), None)["_meta"]["hostvars"]
+    return found
+
+
+def test_nodes_expect_what_the_operator_installs() -> None:
+    pools = {"n1": "a100-mig", "n2": "cpu", "n3": "of-another-stack"}
+    labels = {name: {"gpuform.io/pool": pool} for name, pool in pools.items()}
+    hosts = expected_of_nodes(load(ROOT / "Pulumi.local.yaml"), **labels, n4={})
+    assert list(hosts) == ["n1", "n2"]
+    assert hosts["n1"]["gpuform_mig"] == {"2g.10gb": 2, "3g.20gb": 1}
+    assert hosts["n1"]["nvidia_driver_version"] == "580.178.04"  # the stack has V100s
+    assert hosts["n1"]["nvidia_container_toolkit_version"] == versions.CONTAINER_TOOLKIT
+    assert "validate_inventory_gpu" not in hosts["n2"]
+
+
+def test_nodes_that_differ_in_gpus_expect_their_own_number() -> None:
+    counted = "karpenter.k8s.aws/instance-gpu-count"
+    labels = {count: {"gpuform.io/pool": "p0", counted: count} for count in ("1", "4")}
+    hosts = expected_of_nodes(TABLE["several counts"], **labels)
+    assert {name: host["validate_inventory_gpu"]["count"] for name, host in hosts.items()} == {"1": 1, "4": 4}
+
+
+GOOD = yaml.safe_load((ROOT / "tests/config/good_hosts.yaml").read_text())
+
+
+def alone() -> dict[str, Any]:
+    cluster = {key: GOOD["cluster"][key] for key in GOOD["cluster"] if key not in ("kubeconfig", "context")}
+    return {**GOOD, "cluster": cluster, "workloads": []}
+
+
+def test_render_writes_the_inventory_beside_the_manifests(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["render", "onprem-dev", "-o", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "gpu-operator.yaml").is_file()
+    inventory = json.loads((tmp_path / "inventory.json").read_text())
+    assert inventory["gpu"]["hosts"] == ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"]
+    made = ["cost.yaml", "environment.yaml", "inventory.json", "pools.yaml"]
+    assert list(render(parse(alone()))) == made, "no manifest for hosts that have joined nothing"
+
+
+def test_the_cluster_of_a_status_is_the_one_that_hosts_have_joined() -> None:
+    kubeconfig, context = declared_kubeconfig(parse(GOOD), Paths.here())
+    assert (kubeconfig, context) == (Path("~/.kube/labs").expanduser(), "labs")
+    with pytest.raises(InputError) as caught:
+        declared_kubeconfig(parse(alone()), Paths.here())
+    message = "cluster.kubeconfig: missing, so there is no cluster; see `gpuform hosts status`"
+    assert str(caught.value) == message
+
+
+def test_a_pool_of_own_hosts_says_what_it_runs_on() -> None:
+    pools = {pool.name: pool.machine for pool in summarise_status(parse(GOOD), [], []).pools}
+    gpus = {"a100": "A100-PCIE-40GB", "v100": "V100-PCIE-16GB", "h100": "H100-SXM"}
+    assert pools == {**gpus, "cpu": "own hosts"}

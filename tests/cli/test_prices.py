@@ -15,7 +15,7 @@ from infra.config import parse, price_list
 from infra.model.base.errors import InputError
 from infra.model.gpu.machines import MACHINES
 from infra.plan.cost import bill
-from tests.components.aws_stacks import stack
+from tests.build.aws_stacks import stack
 
 pytestmark = pytest.mark.unit
 
@@ -79,13 +79,8 @@ def test_one_price_is_taken_and_anything_else_is_left_out_and_said() -> None:
 
 
 def test_the_list_of_a_region_is_used_there_and_nowhere_else(tmp_path: Path) -> None:
-    hourly = {"m6i.4xlarge": 1.0}
-    listed = {
-        "region": "us-west-2",
-        "date": "2026-09-01",
-        "usd_per_hour": hourly,
-        "beside": {"endpoint": 0.02},
-    }
+    listed: dict[str, Any] = {"region": "us-west-2", "date": "2026-09-01"}
+    listed |= {"usd_per_hour": {"m6i.4xlarge": 1.0}, "beside": {"endpoint": 0.02}}
     assert prices.save_prices(tmp_path, listed).name == "us-west-2.json"
     prod, dev = parse(stack("aws-prod")), parse(stack("aws-dev"))
     found = price_list(prod, tmp_path)

@@ -26,9 +26,9 @@ from gpuform.stack.preview import snapshot
 from gpuform.usage.cluster_objects import fetch_objects
 from gpuform.usage.health import fetch_health as fetch_health
 from infra.config import parse
-from tests.components.openstack_stacks import small
-from tests.kubernetes.fake_client import kubeconfig as played
-from tests.kubernetes.refusing_server import serve_refusals
+from tests.build.openstack_stacks import small
+from tests.fakes.client import kubeconfig as played
+from tests.fakes.refusing_server import serve_refusals
 from tests.openstack.authority import write_certificates
 
 pytestmark = pytest.mark.unit

@@ -1,4 +1,4 @@
-"""The AWS program under mocks: no hidden resources, dependencies, and the SDK only for AWS targets."""
+"""The AWS program: its provider and dependencies."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.components.aws_stacks import changed, small, stack, waits_for
-from tests.components.recording import Recorder, kubeconfig, record
+from tests.build.aws_stacks import changed, small, stack, waits_for
+from tests.fakes.recorder import Recorder, kubeconfig, record
+
+pytestmark = pytest.mark.unit
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 ADD_ON = "aws:eks/addon:Addon"
 STACKS = ("aws-dev", "aws-prod")
-
-pytestmark = pytest.mark.unit
 
 
 @pytest.fixture(scope="module", params=STACKS)
@@ -132,16 +132,8 @@ def test_only_gpus_bring_the_readiness_gate(nodes: dict[str, object]) -> None:
     both = record(small(plain, {"name": "b", "machine": "g4dn.xlarge", **nodes}))
     assert both.one("gpuform:platform:ReadinessGate").name == "readiness-gate"
     added = {resource.name for resource in both.resources} - {resource.name for resource in without.resources}
-    roles = [
-        "account",
-        "cluster-role",
-        "cluster-role-binding",
-        "role",
-        "role-binding",
-        "program",
-        "deployment",
-    ]
-    roles += ["trial-role", "trial-role-binding"] if "nodes" in nodes else []
+    roles = ["account", "cluster-role", "cluster-role-binding", "role", "role-binding", "program"]
+    roles += ["deployment", *(["trial-role", "trial-role-binding"] if "nodes" in nodes else [])]
     assert {name for name in added if name.startswith("readiness")} == {
         "readiness-gate",
         *(f"readiness-gate-{role}" for role in roles),

@@ -15,19 +15,14 @@ from infra.program.platform import platform
 from infra.program.target import Target
 from policies.pack import RULES
 from policies.rule import judge
-from tests.components import test_hosts_program, test_program, test_workloads
-from tests.components.aws_stacks import ROOT
-from tests.components.openstack_stacks import T4
-from tests.components.recording import record, run
-from tests.components.test_bounded import STACKS, declared
+from tests.build.aws_stacks import ROOT
+from tests.build.openstack_stacks import T4
+from tests.components.programs import PLAIN, PROGRAMS
+from tests.fakes.recorder import record, run
 
 pytestmark = pytest.mark.unit
 
-PROGRAMS: dict[str, dict[str, Any]] = {name: declared(name) for name in STACKS} | {
-    **test_program.PROGRAMS,
-    "hosts alone": test_hosts_program.alone(),
-    "workloads": test_workloads.environment(*test_workloads.WORK),
-}
+RELEASE = "kubernetes:helm.sh/v3:Release"
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -73,7 +68,7 @@ def test_the_policies_hold(name: str) -> None:
 def _shown(document: dict[str, Any]) -> tuple[str, str]:
     """Type and name of an object or a release; others are for review alone."""
     if "chart" in document:
-        return "kubernetes:helm.sh/v3:Release", document["name"]
+        return RELEASE, document["name"]
     version = document.get("apiVersion", "")
     version = version if "/" in version else f"core/{version}"
     return f"kubernetes:{version}:{document.get('kind')}", _name(document) if "kind" in document else ""
@@ -84,7 +79,7 @@ def _name(inputs: dict[str, Any]) -> str:
     return "/".join(metadata[key] for key in ("namespace", "name") if key in metadata)
 
 
-EMBEDDED = {**test_program.PLAIN, "cluster": {"kind": "embedded"}, "pools": [{**T4, "name": "t4"}]}
+EMBEDDED = {**PLAIN, "cluster": {"kind": "embedded"}, "pools": [{**T4, "name": "t4"}]}
 
 
 def requests_in_mode(mode: str, declared: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +104,7 @@ def test_the_operator_goes_before_the_device_plugin_comes_and_back(mode: str, ne
     requests = requests_in_mode(mode, EMBEDDED)
     (alias,) = requests[f"gpuform:platform:{new}"].aliases
     assert f"{alias.spec.type} {alias.spec.name}" == f"gpuform:platform:{old}"
-    (release,) = [request for key, request in requests.items() if key.startswith(test_program.RELEASE)]
+    (release,) = [request for key, request in requests.items() if key.startswith(RELEASE)]
     assert release.name == f"{new.split()[1]}-release", "the engine makes the alias of a child from this"
     assert release.deleteBeforeReplace
     removals = [request for key, request in requests.items() if "GpuOperatorRemoval" in key]
@@ -119,10 +114,10 @@ def test_the_operator_goes_before_the_device_plugin_comes_and_back(mode: str, ne
 def test_beside_the_clusters_own_operator_nothing_of_ours_is_installed() -> None:
     """Nor is its namespace ours: a destroy would delete it."""
     existing, installed = (
-        {key for key in requests_in_mode(mode, test_program.PLAIN) if "gpuform:" not in key}
+        {key for key in requests_in_mode(mode, PLAIN) if "gpuform:" not in key}
         for mode in ("existing", "operator")
     )
-    assert not [key for key in existing if key.startswith(test_program.RELEASE)]
+    assert not [key for key in existing if key.startswith(RELEASE)]
     assert {key for key in existing if "Namespace" in key} == {
         "kubernetes:core/v1:Namespace namespaces-gpuform-platform"
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
-from tests.components.aws_stacks import ROOT, stack
-from tests.components.recording import Recorder, record
+from tests.build.aws_stacks import ROOT, stack
+from tests.components.programs import hosts_alone
+from tests.fakes.recorder import Recorder, record
 
 pytestmark = pytest.mark.unit
 
@@ -18,20 +18,13 @@ POOL_NODES = "gpuform:nodes:PoolNodes"
 LAYOUT = "gpuform:nodes:MigLayout"
 
 
-def alone() -> dict[str, Any]:
-    """The same hosts before they have joined a cluster, when nothing can be measured or repaired yet."""
-    environment = stack("onprem-dev")
-    del environment["cluster"]["kubeconfig"], environment["monitoring"], environment["health"]
-    return environment
-
-
 @pytest.fixture(scope="module")
 def recorded() -> Recorder:
     return record(stack("onprem-dev"))
 
 
 def test_hosts_that_have_joined_nothing_are_prepared_and_that_is_all() -> None:
-    types = sorted(resource.type for resource in record(alone()).resources)
+    types = sorted(resource.type for resource in record(hosts_alone()).resources)
     assert types == [GUARD, GUARD, "gpuform:hosts:HostCluster", CONFIGURATION]
 
 

@@ -9,11 +9,11 @@ import pytest
 from infra.config import parse
 from infra.model.base.guard_names import GUARD, RELEASES
 from infra.plan import device_plugin, dra, gpu_operator, kserve, losses, monitoring, queues, scaling
-from tests.components import aws_stacks, openstack_stacks
-from tests.components.aws_stacks import waits_for
-from tests.components.recording import MAGNUM, Recorder, record
-from tests.components.test_hosts_program import alone
+from tests.build import aws_stacks, openstack_stacks
+from tests.build.aws_stacks import waits_for
+from tests.components.programs import hosts_alone
 from tests.config.tables import SERVED
+from tests.fakes.recorder import MAGNUM, Recorder, record
 
 pytestmark = pytest.mark.unit
 
@@ -64,7 +64,7 @@ def test_the_embedded_cluster_is_disposable() -> None:
 
 def test_hosts_that_leave_their_cluster_still_have_the_guard() -> None:
     """Without a kubeconfig the platform goes, with its namespaces."""
-    inside = guard(record(alone()), "losses-inside")
+    inside = guard(record(hosts_alone()), "losses-inside")
     assert inside["namespaces"] == []
     assert "kubeconfig" not in inside
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.components.aws_stacks import waits_for
-from tests.components.openstack_stacks import BURST, T4, small
-from tests.components.recording import MAGNUM, Recorded, Recorder, kubeconfig, record
+from tests.build.aws_stacks import waits_for
+from tests.build.openstack_stacks import BURST, T4, small
+from tests.fakes.recorder import MAGNUM, Recorded, Recorder, kubeconfig, record
 
 pytestmark = pytest.mark.unit
 

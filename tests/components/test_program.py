@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import pytest
 
-from tests.components.aws_stacks import stack
-from tests.components.openstack_stacks import BURST, T4, small
-from tests.components.recording import Recorded, record
-from tests.config.tables import GOOD, SERVED
+from tests.build.openstack_stacks import BURST, T4, small
+from tests.components.programs import MIG, PLATFORMS, QUEUED
+from tests.fakes.recorder import Recorded, record
 
 pytestmark = pytest.mark.unit
 
@@ -21,59 +19,7 @@ KUEUE = "kubernetes:kueue.x-k8s.io/v1beta2"
 POOL_NODES = "gpuform:nodes:PoolNodes"
 LAYOUT = "gpuform:nodes:MigLayout"
 
-MIG = {"name": "a100", "machine": "g4.p1.40g", "nodes": 1, "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
-PLAIN: dict[str, Any] = {
-    "name": "there",
-    "cluster": {"kind": "existing", "kubeconfig": "/k"},
-    "pools": [{"name": "t4", "machine": "g2.5xlarge", "selector": {"gpu": "t4"}}],
-}
-WORK: dict[str, Any] = {"name": "w", "kind": "deployment", "pool": "t4", "image": "a:1"}
-MEASURED = {"monitoring": {"alerts": False, "dashboards": False}}
-PACKED: dict[str, Any] = {
-    **PLAIN,
-    "scheduling": {"packer": True, "version": "1.34.4"},
-    "priorities": {"high": 1000},
-    "namespaces": [{"name": "team", "quota": {"t4": 4}}],
-    "workloads": [{**WORK, "namespace": "team", "priority": "high"}],
-}
-TEAMS: list[dict[str, Any]] = [
-    {"name": "team", "namespaces": ["a", "a-b"], "cohort": "lab", "quota": {"t4": 4}},
-    {"name": "b", "namespaces": ["b"], "quota": {"t4": 4}},
-]
-QUEUED: dict[str, Any] = {
-    **PLAIN,
-    "queues": {"cohorts": [{"name": "lab"}], "teams": TEAMS},
-    "workloads": [{**WORK, "namespace": "a", "queue": "team"}],
-}
-
-
-def existing() -> dict[str, Any]:
-    shared, cut = {"kind": "time_slicing", "replicas": 4}, MIG["sharing"]
-    t4 = {"name": "t4", "gpu": {"models": ["T4"], "count": 1}, "selector": {"gpu": "t4"}, "sharing": shared}
-    a100 = {"name": "a100", "gpu": {"models": ["A100-40GB"], "count": 1}, "sharing": cut}
-    cluster = {"kind": "existing", "kubeconfig": "~/.kube/config", "context": "prod"}
-    return {**PLAIN, "cluster": cluster, "pools": [t4, {**a100, "selector": {"gpu": "a100", "zone": "b"}}]}
-
-
-PROGRAMS: dict[str, dict[str, Any]] = {
-    "local": stack("local"),
-    "existing": existing(),
-    "plain": PLAIN,
-    "health": {**PLAIN, **MEASURED, "health": {"mode": "ticket"}},
-    "monitoring": {**PLAIN, "monitoring": {}},
-    "monitoring of a device plugin": {**PLAIN, "monitoring": {}, "gpu_operator": {"mode": "device_plugin"}},
-    "other counters": {**PLAIN, "monitoring": {"counters": ["DCGM_FI_DEV_PSTATE"]}},
-    "packing": PACKED,
-    "packing of slices": {
-        **PACKED,
-        "pools": [{**PLAIN["pools"][0], "sharing": {"kind": "time_slicing", "replicas": 4}}],
-    },
-    "queues": QUEUED,
-    "scaling": GOOD["scaling"],
-    "serving": SERVED,
-    "keeper": small(T4, BURST, MIG),
-}
-recorded = functools.cache(lambda program: record(PROGRAMS[program]))
+recorded = functools.cache(lambda program: record(PLATFORMS[program]))
 
 
 def find_resource(program: str, name: str) -> Recorded:
@@ -151,7 +97,9 @@ def test_each_part_comes_after_those_it_needs(program: str, later: str, earlier:
         ("queues", "GpuDeployment workloads-a-w", "queues-removal"),
     ],
 )
-def test_what_is_removed_alone_has_the_dependency_itself(program: str, later: str, earlier: str) -> None:
+def test_resources_that_are_removed_alone_have_their_own_dependency(
+    program: str, later: str, earlier: str
+) -> None:
     dependencies = find_resource(program, later).request.dependencies
     assert [urn for urn in dependencies if urn.endswith(f"::{earlier}")]
 
@@ -163,7 +111,7 @@ def test_what_is_removed_alone_has_the_dependency_itself(program: str, later: st
         ("scaling", ("kserve",)),
     ],
 )
-def test_nothing_of_it_where_nothing_is_declared(program: str, names: tuple[str, ...]) -> None:
+def test_parts_that_are_not_declared_have_no_resource(program: str, names: tuple[str, ...]) -> None:
     assert not [resource.name for resource in recorded(program).resources if resource.name.startswith(names)]
 
 
@@ -279,7 +227,7 @@ def test_kueue_is_stopped_before_anything_of_it_is_deleted() -> None:
     assert keys <= removal.after
 
 
-def test_what_kserve_needs_beside_the_order() -> None:
+def test_kserve_has_its_time_limits_and_keeps_its_crd() -> None:
     keda = find_resource("scaling", "Release scaling-release").inputs
     assert (keda["chart"], keda["atomic"]) == ("keda", True)
     service = find_resource("serving", "InferenceService workloads-default-triton")
@@ -292,7 +240,7 @@ def test_what_kserve_needs_beside_the_order() -> None:
     }, "an upgrade of the chart deletes it otherwise"
 
 
-def test_nodes_are_waited_for_and_their_labels_are_both_ones() -> None:
+def test_pool_nodes_are_waited_for_with_the_keepers_field_manager() -> None:
     pools = {item.name: item.inputs for item in recorded("keeper").of(POOL_NODES)}
     assert {name: inputs["joining"]["nodes"] for name, inputs in pools.items()} == {
         "pools-gpu-t4": 1, "pools-burst": 1, "pools-a100": 1,

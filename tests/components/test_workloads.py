@@ -26,28 +26,14 @@ from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.workload.workload import DeploymentWorkload, JobWorkload, PodWorkload
 from infra.program.workloads import arguments
-from tests.components.recording import record, run
-from tests.plan.aws_environments import TABLE
+from tests.build.aws_environments import TABLE
+from tests.components.programs import REPLICAS, WORKLOADS, workloads_alone
+from tests.fakes.recorder import record, run
 
 pytestmark = pytest.mark.unit
 
 BLUE_GREEN = "gpuform:workloads:BlueGreen"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
-SERVED = {"kind": "deployment", "pool": "t4", "image": "a:1", "replicas": 4, "service": {"port": 80}}
-
-
-def environment(*work: dict[str, Any]) -> dict[str, Any]:
-    pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 10}
-    workloads = [{"name": f"w{index}", **workload} for index, workload in enumerate(work)]
-    return {"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": workloads}
-
-
-WORK = (
-    {"kind": "pod", "pool": "t4", "image": "a:1"},
-    {"kind": "job", "gpu": {"memory_gib": 8}, "image": "a:1"},
-    SERVED,
-    {**SERVED, "update": {"kind": "blue_green"}},
-)
 
 
 def test_each_kind_of_workload_is_registered() -> None:
@@ -58,11 +44,11 @@ def test_each_kind_of_workload_is_registered() -> None:
         (DEPLOYMENT, "workloads-default-w2"),
         (BLUE_GREEN, "workloads-default-w3"),
         ("gpuform:workloads:GpuDeployment", "workloads-default-w3"),
-    } <= set(record(environment(*WORK)).registered())
+    } <= set(record(workloads_alone(*WORKLOADS)).registered())
 
 
 def test_the_pods_of_an_indexed_job_find_each_other_before_the_job_starts() -> None:
-    recorded = record(environment({**WORK[1], "indexed": True, "parallelism": 2}))
+    recorded = record(workloads_alone({**WORKLOADS[1], "indexed": True, "parallelism": 2}))
     job = recorded.one("kubernetes:batch/v1:Job")
     assert [key for key in job.after if key.endswith("workloads-default-w0-service")]
 
@@ -81,7 +67,7 @@ def test_a_running_job_of_an_earlier_version_is_not_replaced(others: dict[str, s
 
 
 def test_an_update_waits_for_a_job_as_long_as_is_declared() -> None:
-    recorded = record(environment({**WORK[1], "wait_minutes": 90}))
+    recorded = record(workloads_alone({**WORKLOADS[1], "wait_minutes": 90}))
     assert recorded.one("kubernetes:batch/v1:Job").request.customTimeouts.create == "90m"
 
 
@@ -95,7 +81,7 @@ def test_an_update_waits_for_a_job_as_long_as_is_declared() -> None:
 )
 def test_an_update_waits_as_long_as_its_pods_may_take(work: dict[str, Any], update: str) -> None:
     """A Service waits for its endpoints, so for the same pods."""
-    recorded = record(environment({**SERVED, "start_minutes": 40, **work}))
+    recorded = record(workloads_alone({**REPLICAS, "start_minutes": 40, **work}))
     for kind in (DEPLOYMENT, "kubernetes:core/v1:Service"):
         timeouts = [r.request.customTimeouts for r in recorded.of(kind) if "workloads-default-w0" in r.name]
         assert [(limits.create, limits.update) for limits in timeouts] == [("40m", update)]
@@ -104,20 +90,20 @@ def test_an_update_waits_as_long_as_its_pods_may_take(work: dict[str, Any], upda
 
 
 def test_an_update_waits_for_a_pod_as_long_as_its_start_may_take() -> None:
-    recorded = record(environment({**WORK[0], "start_minutes": 40}, WORK[0]))
+    recorded = record(workloads_alone({**WORKLOADS[0], "start_minutes": 40}, WORKLOADS[0]))
     pods = {pod.name: pod.request.customTimeouts.create for pod in recorded.of("kubernetes:core/v1:Pod")}
     assert pods == {"workloads-default-w0": "40m", "workloads-default-w1": "10m"}
 
 
 def test_neither_a_service_nor_its_deployment_waits_for_the_other() -> None:
     """Each would wait for ever: the official provider's Service for its endpoints."""
-    recorded = record(environment(SERVED))
+    recorded = record(workloads_alone(REPLICAS))
     for kind in (DEPLOYMENT, "kubernetes:core/v1:Service"):
         assert not [key for key in recorded.one(kind).after if "workloads-default-w0" in key]
 
 
 def test_a_deployment_of_two_colours_has_no_object_but_the_providers() -> None:
-    recorded = record(environment({**SERVED, "update": {"kind": "blue_green", "step": 3}}))
+    recorded = record(workloads_alone({**REPLICAS, "update": {"kind": "blue_green", "step": 3}}))
     inputs = recorded.one(BLUE_GREEN).inputs
     assert recorded.of(DEPLOYMENT) == []
     assert recorded.of("kubernetes:core/v1:Service") == []
@@ -128,7 +114,7 @@ def test_a_deployment_of_two_colours_has_no_object_but_the_providers() -> None:
 
 
 def test_the_provider_takes_what_the_component_gives() -> None:
-    inputs = record(environment({**SERVED, "update": {"kind": "blue_green"}})).one(BLUE_GREEN).inputs
+    inputs = record(workloads_alone({**REPLICAS, "update": {"kind": "blue_green"}})).one(BLUE_GREEN).inputs
     call = Call("urn", BLUE_GREEN, "n", Engine(), asyncio.Event())
     wired = from_struct(to_struct(inputs))  # as the engine passes them: whole numbers become ints again
     answer = asyncio.run(GpuformProvider(Engine()).handler(BLUE_GREEN).check(call, {}, wired))
@@ -147,18 +133,18 @@ def test_the_provider_takes_what_the_component_gives() -> None:
         (5, {"deadline_seconds": None, "start_minutes": 40}, 2400),
     ],
 )
-def test_how_it_changes_colour_reaches_the_provider(
+def test_settings_of_a_colour_change_reach_the_provider(
     replicas: int, update: dict[str, Any], expected: int
 ) -> None:
     start = {"start_minutes": update["start_minutes"]} if "start_minutes" in update else {}
     options = {key: value for key, value in update.items() if key not in start and value is not None}
-    work = {**SERVED, **start, "replicas": replicas, "update": {"kind": "blue_green", **options}}
-    inputs = record(environment(work)).one(BLUE_GREEN).inputs
+    work = {**REPLICAS, **start, "replicas": replicas, "update": {"kind": "blue_green", **options}}
+    inputs = record(workloads_alone(work)).one(BLUE_GREEN).inputs
     assert expected == inputs["deadlineSeconds" if "deadline_seconds" in update else "switchAt"]
 
 
 def test_an_object_that_was_the_stacks_own_child_is_not_made_anew() -> None:
-    env = parse(environment(*WORK))
+    env = parse(workloads_alone(*WORKLOADS))
 
     def program() -> None:
         Workloads("workloads", WorkloadsArgs(workloads=[arguments(env, work, "k") for work in env.workloads]))
@@ -169,8 +155,8 @@ def test_an_object_that_was_the_stacks_own_child_is_not_made_anew() -> None:
         assert any(urn.endswith("gpuform:platform:Workloads::workloads") for urn in parents), kind
 
 
-def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
-    env = parse({**environment(), "workloads": []})
+def test_a_users_program_declares_workloads_one_by_one() -> None:
+    env = parse({**workloads_alone(), "workloads": []})
     results: list[Any] = []
 
     def program() -> None:
@@ -178,7 +164,7 @@ def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
         GpuPod("pod", arguments(env, pod))
         job = JobWorkload(kind="job", name="two", pool="t4", image="a:1", parallelism=2, wait_minutes=90)
         GpuJob("job", arguments(env, job))
-        served = DeploymentWorkload.model_validate({"name": "three", **SERVED})
+        served = DeploymentWorkload.model_validate({"name": "three", **REPLICAS})
         deployment = GpuDeployment("served", arguments(env, served))
         pulumi.Output.all(deployment.asks, deployment.address).apply(results.extend)
 
@@ -214,7 +200,7 @@ def test_what_a_pod_asks_for_is_what_its_container_requests(kind: str) -> None:
 
 
 def _claimed() -> tuple[Environment, DeploymentWorkload]:
-    work = {**SERVED, "name": "w", "pool": "p0", "count": 1, "update": {"kind": "blue_green"}}
+    work = {**REPLICAS, "name": "w", "pool": "p0", "count": 1, "update": {"kind": "blue_green"}}
     return TABLE["claimed"], DeploymentWorkload.model_validate(work)
 
 

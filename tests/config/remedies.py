@@ -18,19 +18,7 @@ _PLACEHOLDER = re.compile(r"\b[A-Z]+\b(?![\d.-])")
 _VALUE = re.compile(r"[\w.+/@%-]*[\w%]")
 _TRIED = 3
 """Values of a list that are tried: one after another has the same effect."""
-_PROSE = {
-    "another",
-    "that",
-    "these",
-    "qps_per_replica",
-    "digits",
-    "letters",
-    "it",
-    "them",
-    "nothing",
-    "none",
-    "one",
-}
+_PROSE = re.compile(r"another|that|these|qps_per_replica|digits|letters|it|them|nothing|none|one")
 
 
 def place(path: str) -> Place:
@@ -76,7 +64,7 @@ def _alternatives(at: Place, fact: str, words: str) -> Iterator[tuple[str, list[
                 yield f"use {pair[0]}", [partial(_set, item, yaml.safe_load(pair[2])) for item in places]
             elif (
                 _VALUE.fullmatch(value)
-                and value not in _PROSE
+                and not _PROSE.fullmatch(value)
                 and not words.startswith(("add ", "write it as "))
             ):
                 change = (

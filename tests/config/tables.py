@@ -9,9 +9,12 @@ from typing import Any
 
 import yaml
 
-from tests.components.aws_stacks import small
-from tests.config.edits import changed
-from tests.plan.environments import declared
+from infra.config import parse
+from infra.model.environment import Environment
+from tests.build.aws_environments import aws
+from tests.build.aws_stacks import small
+from tests.build.edits import changed
+from tests.build.environments import declared
 
 Json = dict[str, Any]
 Row = Mapping[str, Any]
@@ -139,3 +142,15 @@ TABLES: Mapping[str, Callable[[Row], Json]] = {
 ROWS: Mapping[str, list[Json]] = {table: read(f"bad_{table}") for table in TABLES}
 ENVIRONMENTS = [*GOOD.values(), SERVED, *_HEALTH.values(), *_MONITORING.values(), *_SCHEDULING.values()]
 """Those that the rows change; each is accepted."""
+
+
+def own_on_aws(pool: Json) -> Environment:
+    """This pool, of a GPU model X1 and an instance type x9.24xlarge that the environment declares."""
+    gpu = {
+        **{key: value for key, value in GOOD["own"]["gpus"]["A100-64GB"].items() if key != "mig"},
+        "product": "NVIDIA X1",
+    }
+    size = {"count": 4, "vcpu": 96, "memory_gib": 512, "pods": 737, "efa": 2, "usd_per_hour": 30.0}
+    base = aws({"machine": "g5.xlarge", "nodes": 1}).resolved()
+    own = {"gpus": {"X1": gpu}, "machines": {"x9.24xlarge": {"gpu": "X1", **size}}}
+    return parse({**base, **own, "pools": [{"name": "p0", **pool}]})

@@ -16,9 +16,9 @@ from infra.model.checks.environment import warnings
 from infra.plan import eks, node_groups
 from infra.plan.cost import bill
 from infra.plan.render import render
+from tests.build.aws_environments import aws
+from tests.build.edits import changed, message
 from tests.config import tables
-from tests.config.edits import changed, message
-from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 
@@ -211,15 +211,14 @@ def test_a_pool_in_one_zone_alone_gets_a_warning(pool: dict[str, Any], warned: b
     assert warnings(aws({"machine": "p4d.24xlarge", **size, **pool})) == ((expected,) if warned else ())
 
 
+FULL = "pools[2].machine: kubelet and DaemonSets leave no room for pods"
+
+
 @pytest.mark.parametrize(
     ("name", "given", "expected"),
     [
-        (
-            "x9.large",
-            {"pods": 5},
-            "pools[2].machine: kubelet and DaemonSets leave no room for pods on x9.large",
-        ),
-        ("x9.large", {"memory_gib": 1}, "pools[2].machine: kubelet and DaemonSets leave no room for pods"),
+        ("x9.large", {"pods": 5}, f"{FULL} on x9.large"),
+        ("x9.large", {"memory_gib": 1}, FULL),
         ("x9.large", {"nvme_gb": 10**6 + 1}, "machines.x9.large.nvme_gb: 1000001 is too large"),
         ("box", {}, "machines.box: 'box' is not the name of an EC2 instance type"),
         ("X9.large", {}, "machines.X9.large: 'X9.large' is not the name of an EC2 instance type"),

@@ -1,21 +1,27 @@
-"""Stack files: the place of the environment, and messages for bad YAML."""
+"""Stack files: the place of the environment, bad YAML, and all errors of a file, in its order and in time."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from gpuform.engine.backend import declared_state
+from infra import every_error
 from infra.config import load, parse
 from infra.model.base.errors import InputError
 from infra.plan.render import render
+from tests.build.aws_stacks import stack
+from tests.build.edits import changed
+from tests.config.tables import GOOD
 
 pytestmark = pytest.mark.unit
 
-GOOD = """\
+
+STACK = """\
 encryptionsalt: v1:not-ours
 config:
   aws:region: eu-west-1
@@ -27,7 +33,7 @@ config:
 """
 
 
-def error_of(path: Path, text: str) -> str:
+def load_error(path: Path, text: str) -> str:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as caught:
         load(path)
@@ -36,7 +42,7 @@ def error_of(path: Path, text: str) -> str:
 
 def test_the_rest_of_a_stack_file_is_the_engines(tmp_path: Path) -> None:
     path = tmp_path / "Pulumi.test.yaml"
-    path.write_text(GOOD, encoding="utf-8")
+    path.write_text(STACK, encoding="utf-8")
     assert load(path).name == "test"
 
 
@@ -59,7 +65,7 @@ YAML = "; correct the YAML there"
     ],
 )  # fmt: skip
 def test_bad_files(tmp_path: Path, old: str, new: str, message: str) -> None:
-    assert error_of(tmp_path / "Pulumi.test.yaml", GOOD.replace(old, new, 1)) == message
+    assert load_error(tmp_path / "Pulumi.test.yaml", STACK.replace(old, new, 1)) == message
 
 
 @pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev", "openstack-dev"])
@@ -71,21 +77,21 @@ def test_a_rendered_environment_is_declared_again_by_itself(stack: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "- a\n", "config: 3\n", "config:\n"])
 def test_files_without_an_environment(tmp_path: Path, text: str) -> None:
-    assert error_of(tmp_path / "Pulumi.x.yaml", text) == (
+    assert load_error(tmp_path / "Pulumi.x.yaml", text) == (
         "FILE: holds no gpuform:environment; declare it under config: gpuform:environment:"
     )
 
 
 def test_prices_of_known_machines_may_be_more_than_a_stack_has(tmp_path: Path) -> None:
     path = tmp_path / "Pulumi.test.yaml"
-    path.write_text(GOOD + "    cost: {prices: {p5.48xlarge: 40.0}}\n", encoding="utf-8")
+    path.write_text(STACK + "    cost: {prices: {p5.48xlarge: 40.0}}\n", encoding="utf-8")
     cost = load(path).cost
     assert cost is not None
     assert cost.prices == {"p5.48xlarge": 40.0}
 
 
 def test_an_environment_left_empty_names_the_file(tmp_path: Path) -> None:
-    assert error_of(tmp_path / "Pulumi.x.yaml", "config:\n  gpuform:environment:\n") == (
+    assert load_error(tmp_path / "Pulumi.x.yaml", "config:\n  gpuform:environment:\n") == (
         "FILE: gpuform:environment holds nothing; it must hold keys: name, cluster, pools, ..."
     )
 
@@ -141,13 +147,13 @@ def test_yaml_that_cannot_be_constructed(tmp_path: Path, text: str | bytes, mess
 
 def test_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "Pulumi.test.yaml"
-    path.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    path.write_bytes(b"\xef\xbb\xbf" + STACK.encode())
     assert load(path).name == "test"
 
 
 def test_what_was_written_is_quoted_in_one_line_of_bearable_length(tmp_path: Path) -> None:
-    found = error_of(
-        tmp_path / "Pulumi.test.yaml", GOOD.replace("name: test", f'? "{"x" * 9999}\\n"\n    : 1')
+    found = load_error(
+        tmp_path / "Pulumi.test.yaml", STACK.replace("name: test", f'? "{"x" * 9999}\\n"\n    : 1')
     )
     assert len(found) < 2000
     assert "\n" not in found
@@ -173,3 +179,125 @@ def test_planning_many_pools_is_not_quadratic() -> None:
     began = time.process_time()
     render(parse(environment))
     assert time.process_time() - began < 8
+
+
+ROOT = Path(__file__).parents[2]
+FILE = """\
+config:
+  gpuform:environment:
+    name: Test
+    cluster: {kind: embedded}
+    pools:
+      - {name: t4, machine: g2.5xlarge, nodes: one, sharing: {kind: time_slicing, replicas: 1}}
+      - name: whole
+        machin: g4.p4.40g
+        nodes: 1
+        taints:
+          - {key: a/b/c, efect: NoSchedule}
+      - machine: m6i.xlarge
+        nodes: 1
+      - {name: cpu, machine: m6i.xlarge, nodes: 2}
+    workloads:
+      - {name: one, kind: pod, pool: whol, image: &image "a:1"}
+      - {name: two, kind: pod, pool: t4, slice: 1g.5gb, image: *image}
+      - {name: three, kind: pod, pool: whole, count: 5, image: *image}
+      - {name: four, kind: pod, pool: cpu, count: 2, image: *image}
+    monitorin: {}
+"""
+
+
+def test_a_wrong_cluster_is_not_a_wrong_state() -> None:
+    environment = stack("aws-dev")
+    backend = "s3://a-state/x?region=us-east-1"
+    environment["state"] = {"backend": backend, "secrets_provider": "awskms://alias/a"}
+    environment["cluster"]["network"] = {"vpc": "vpc-1a2b3c4d", "subnets": ["subnet-1a2b3c4d"]}
+    assert [error.partition(":")[0] for error in errors_of(environment)] == ["cluster.network.subnets"]
+
+
+def errors_of(mapping: dict[str, Any]) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        parse(mapping)
+    return [f"{error.path}: {error.fact}" for error in caught.value.errors]
+
+
+def test_all_errors_of_a_file_with_their_places_in_its_order(tmp_path: Path) -> None:
+    """The nameless pool could be the unknown one, and a workload on a wrong pool is not judged."""
+    path = tmp_path / "Pulumi.test.yaml"
+    path.write_text(FILE.replace("      - machine: m6i", "      - name: extra\n        machine: m6i"))
+    with pytest.raises(InputError) as caught:
+        load(path)
+    assert (
+        str(caught.value).replace(str(path), "FILE")
+        == """\
+FILE:3:5: name: 'Test' is not a name that Kubernetes accepts; use at most 63 of a-z, 0-9 and -, beginning \
+and ending with a letter or a digit
+FILE:6:41: pools[0] "t4": nodes: holds the text 'one'; give a whole number
+FILE:6:83: pools[0] "t4": sharing.replicas: 1 shares nothing; use 2 or more, or sharing: {kind: exclusive}
+FILE:8:9: pools[1] "whole": machin: unknown key; did you mean machine?
+FILE:11:14: pools[1] "whole": taints[0].key: 'a/b/c' is not a label key; write it as name or \
+prefix.example/name
+FILE:11:26: pools[1] "whole": taints[0].efect: unknown key; did you mean effect? known: key, value, effect
+FILE:17:32: workloads[0] "one": pool: unknown pool 'whol'; did you mean whole? known: t4, whole, extra, cpu
+FILE:20:44: workloads[3] "four": count: pool cpu has no GPU; leave it out, or name another pool
+FILE:21:5: monitorin: unknown key; did you mean monitoring?
+9 errors"""
+    )
+
+
+def test_a_pool_without_a_name_may_be_the_one_that_a_workload_names() -> None:
+    errors = errors_of(yaml.safe_load(FILE)["config"]["gpuform:environment"])
+    assert "pools[2].name: missing" in errors
+    assert not [error for error in errors if error.startswith("workloads[0]")]
+
+
+EMBEDDED = GOOD["embedded"]
+
+
+# What is judged only once the error is corrected: the environment, changes in it, and the errors that stay.
+FOLLOWING: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "a workload needs more than the pool has, of which a key is unknown": (
+        "embedded", {"pools/0": {"name": "t4", "mashine": "g2.5xlarge", "nodes": 1}},
+        ["pools[0].mashine: unknown key"]),
+    "the pool lacks a machine, which the unknown key may have been": (
+        "embedded", {"pools/0": {"name": "t4", "type": "g2.5xlarge", "nodes": 1}},
+        ["pools[0].type: unknown key"]),
+    "an unknown pool is one whatever the cluster is": (
+        "aws", {"cluster/region": "west", "workloads/0/pool": "odd"},
+        ["cluster.region: 'west' is not a region with EKS", "workloads[0].pool: unknown pool 'odd'"]),
+    "an unknown pool of a workload that is wrong otherwise": (
+        "aws", {"workloads/0/pool": "odd", "workloads/0/memory": 1},
+        ["workloads[0].memory: holds the number 1", "workloads[0].pool: unknown pool 'odd'"]),
+    "fields that the meant kind has": (
+        "aws", {"cluster/kind": "awss"}, ["cluster.kind: unknown kind 'awss'"]),
+    "machines with a GPU that is wrong, and pools with these machines": (
+        "own", {"gpus/A100-64GB/memory_mib": 1}, ["gpus.A100-64GB.memory_mib: 1 is too small"]),
+    "workloads with a priority that is wrong": (
+        "queues", {"priorities": {"High": 1}},
+        ["priorities.High: 'High' is not a name that Kubernetes accepts"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "edits", "expected"), FOLLOWING.values(), ids=FOLLOWING)
+def test_errors_that_follow_are_left_out(kind: str, edits: dict[str, Any], expected: list[str]) -> None:
+    assert errors_of(changed(GOOD[kind], *({"at": at, "put": put} for at, put in edits.items()))) == expected
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda file: file.stem)
+def test_a_stand_in_causes_no_error(file: Path) -> None:
+    """Whatever pool or workload is wrong, the rest is judged as before."""
+    good = yaml.safe_load(file.read_text(encoding="utf-8"))["config"]["gpuform:environment"]
+    for section in ("pools", "workloads"):
+        for index in range(len(good.get(section, ()))):
+            bad = changed(good, {"at": f"{section}/{index}/odd", "put": 1})
+            bad[section][index]["name"] = 1
+            assert errors_of(bad) == [
+                f"{section}[{index}].odd: unknown key", f"{section}[{index}].name: holds the number 1"
+            ]  # fmt: skip
+
+
+def test_many_errors_take_bounded_time() -> None:
+    work = {"kind": "pod", "pool": "odd", "image": "a:1"}
+    mapping = {**EMBEDDED, "workloads": [{"name": f"w{number}", **work} for number in range(1000)]}
+    began = time.process_time()
+    assert len(errors_of(mapping)) == every_error.MAX_ROUNDS
+    assert time.process_time() - began < 30

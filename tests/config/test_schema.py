@@ -10,13 +10,13 @@ import jsonschema
 import pytest
 import yaml
 from annotated_types import Ge, Le, Len, MaxLen, MinLen
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator
 from pydantic.fields import FieldInfo
 
 from infra import schema
-from infra.model.environment import Environment
 from infra.program import package_schema
 from infra.program.package import provider
+from tests.plan.fields import every_model
 
 pytestmark = pytest.mark.unit
 
@@ -128,17 +128,6 @@ def constrains(metadata: Any) -> bool:
     if isinstance(metadata, FieldInfo):
         return any(map(constrains, metadata.metadata))
     return isinstance(metadata, AfterValidator | Ge | Le | MinLen | MaxLen | Len)
-
-
-def every_model(of: Any = Environment, seen: set[Any] | None = None) -> set[type[BaseModel]]:
-    seen = set() if seen is None else seen
-    if isinstance(of, type) and issubclass(of, BaseModel) and of not in seen:
-        seen.add(of)
-        for field in of.model_fields.values():
-            every_model(field.annotation, seen)
-    for inner in get_args(of):
-        every_model(inner, seen)
-    return seen
 
 
 def test_no_field_holds_any_text_or_number() -> None:

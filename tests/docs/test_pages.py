@@ -12,6 +12,7 @@ from tests.docs.pages import README, ROOT, anchors, files, links, pages, scripts
 
 pytestmark = pytest.mark.unit
 
+CODE = (".py", ".yaml", ".yml", ".toml", "Makefile", ".json", ".j2")
 PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -24,9 +25,7 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 def test_every_page_that_code_names_exists() -> None:
     for name in files():
-        if not name.startswith("tests/") and name.endswith(
-            (".py", ".yaml", ".yml", ".toml", "Makefile", ".json", ".j2")
-        ):
+        if not name.startswith("tests/") and name.endswith(CODE):
             text = (ROOT / name).read_text(encoding="utf-8")
             for path in re.findall(r"\bdocs/(?!cri/|runbooks/NAME)[\w/-]+\.(?:md|png|json)\b", text):
                 assert (ROOT / path).exists(), f"{name}: {path}"
@@ -36,9 +35,8 @@ def test_every_test_that_a_page_names_exists() -> None:
     named = {item for page in pages() for item in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text())}
     assert named
     for file, test in named:
-        assert re.search(
-            rf"^(async )?def {test}\(", (ROOT / "tests" / file).read_text(encoding="utf-8"), re.MULTILINE
-        ), f"{file}::{test}"
+        text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^(async )?def {test}\(", text, re.MULTILINE), f"{file}::{test}"
 
 
 def test_every_failure_has_a_guarantee_and_a_test() -> None:

@@ -13,7 +13,7 @@ import yaml
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from lab.toolchain import Toolchain
-from tests.components.aws_stacks import ROOT, own, stack
+from tests.build.aws_stacks import ROOT, own, stack
 
 THREE_RESOURCES = """
 import pulumi

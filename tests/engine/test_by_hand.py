@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,52 @@ def test_one_cloud_s_offline_runs_do_not_need_the_sdk_of_the_other() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "'aws']" in done.stdout
     assert "openstack" not in done.stdout
+
+
+USED = "import pulumi_aws as aws; aws.s3.Bucket('bucket')"
+
+
+def preview(project: Project, **settings: str) -> subprocess.CompletedProcess[str]:
+    env = {**project.engine.prepare(), **settings}
+    command = [project.paths.shims / "pulumi", "preview", "--non-interactive"]
+    return subprocess.run(command, env=env, cwd=project.paths.root, capture_output=True, text=True)
+
+
+no_official_plugin = pytest.mark.skipif(
+    shutil.which("pulumi-resource-aws") is not None, reason="the official plugin for AWS is installed"
+)
+
+
+@no_official_plugin
+def test_an_sdk_that_is_only_installed_needs_no_plugin(project: Project) -> None:
+    project.program("import pulumi; pulumi.export('a', 'b')")
+    project.engine.preview()
+    # Like a user's own engine: it may download, and every download fails.
+    done = preview(
+        project, PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION="false", HTTPS_PROXY="http://127.0.0.1:9"
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "ownload" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "offline", "refused"), [("embedded", False, True), ("aws", False, False), ("aws", True, True)]
+)
+def test_only_a_stack_of_a_real_cluster_may_download(
+    project: Project, kind: str, offline: bool, refused: bool
+) -> None:
+    project.stack_file(f"config: {{gpuform:environment: {{cluster: {{kind: {kind}}}}}}}")
+    env = engine_env(project.paths, project.toolchain, "local", offline)
+    assert env["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == str(refused).lower()
+    assert ("GPUFORM_CHARTS" in env) == refused, "the same stacks find their charts here"
+
+
+@no_official_plugin
+def test_an_sdk_that_is_used_names_its_plugin_itself(project: Project) -> None:
+    project.program(USED)
+    project.engine.prepare()
+    done = preview(project)
+    assert done.returncode != 0
+    assert f"pulumi-resource-aws' found in the workspace at version v{version('pulumi-aws')}" in (
+        done.stderr + done.stdout
+    )

@@ -1,12 +1,29 @@
+"""Events of a run: what is read, what is printed of it, and which failures are repeated with force."""
+
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gpuform.engine.events import Event, Message, Step, Violation, format_counts, parse
-from gpuform.engine.result import failure_reason
+from gpuform.engine import EngineFailure, Result
+from gpuform.engine.events import (
+    Change,
+    Display,
+    Event,
+    Message,
+    Phase,
+    Step,
+    Violation,
+    change_line,
+    change_lines,
+    format_counts,
+    parse,
+)
+from gpuform.engine.result import conflicts, failure_reason, retry_with_force
 
 pytestmark = pytest.mark.unit
 
@@ -43,7 +60,7 @@ BROKEN = {
         (json.dumps({"policyEvent": BROKEN}), Violation("p/q", True, "no", URN)),
     ],
 )
-def test_events(text: str, event: Event) -> None:
+def test_a_line_of_the_log_is_an_event(text: str, event: Event) -> None:
     assert parse(text) == event
 
 
@@ -58,7 +75,7 @@ def test_events(text: str, event: Event) -> None:
         _step("resourcePreEvent", "create", planning=True),
     ],
 )
-def test_what_nobody_needs_is_no_event(text: str) -> None:
+def test_a_line_that_nobody_needs_is_no_event(text: str) -> None:
     assert parse(text) is None
 
 
@@ -85,7 +102,9 @@ MOVED = {"atomic": {"diffKind": "add"}, "timeout": {"diffKind": "add-replace"}}
         ("replace", {"keys": ["provider"], "detailedDiff": MOVED}, ("provider",), ("provider",)),
     ],
 )
-def test_what_differs(op: str, metadata: dict[str, object], paths: object, replaces: object) -> None:
+def test_a_step_has_the_paths_that_differ_and_those_that_force_a_replacement(
+    op: str, metadata: dict[str, object], paths: object, replaces: object
+) -> None:
     body = {"metadata": {"op": op, "urn": URN, **metadata}, "planning": True}
     found = parse(json.dumps({"resOutputsEvent": body}))
     assert isinstance(found, Step)
@@ -124,3 +143,177 @@ def test_without_reported_errors_the_log_is_asked_and_a_signal_is_named(tmp_path
     log.write_text("Updating\nerror: the stack is locked\nerror: again\n")
     assert failure_reason([], 255, log) == "failed: the stack is locked (and 1 more)"
     assert failure_reason([], -9, empty) == "failed: the engine was killed by signal 9"
+
+
+PART = "urn:pulumi:local::tried::test:a:Part${}::{}"
+
+
+def made(kind: str, name: str, op: str = "create", phase: Phase = "done", **inputs: Any) -> Step:
+    namespace, _, short = name.rpartition("/")
+    metadata = {"name": short, **({"namespace": namespace} if namespace else {})}
+    return Step(op, PART.format(kind, name), phase, Change({}, {"metadata": metadata, **inputs}))
+
+
+def web(before: Any, after: Any, *paths: str, op: str = "update") -> Step:
+    metadata = {"name": "web", "namespace": "team"}
+    change = Change({"metadata": metadata, **before}, {"metadata": metadata, **after}, paths)
+    return Step(op, PART.format("kubernetes:apps/v1:Deployment", "team/web"), "done", change)
+
+
+def image(name: str) -> Any:
+    return {"spec": {"containers": [{"name": "web", "image": name}]}}
+
+
+DATA = {f"k{number}": 1 for number in range(9)}
+
+
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        (web({"replicas": 1}, {"replicas": 2}, "replicas"), "replicas 1 -> 2"),
+        (web({"paused": False}, {"paused": True}, "paused"), "paused false -> true"),
+        (web({}, {"paused": True}, "paused"), "paused added"),
+        (web({"paused": True}, {}, "paused"), "paused removed"),
+        (web(image("a:1"), image("a:2"), "spec.containers[0].image"),
+         "spec.containers[web].image a:1 -> a:2"),
+        (web({"a": "x" * 25}, {"a": "y"}, "a"), "a"),
+        (web({"a": "1\n2"}, {"a": "y"}, "a"), "a"),
+        (web({"values": {"key": "a"}}, {"values": {"key": "b"}}, "values.key"), "values.key"),
+        (web({"a": "[secret]"}, {"a": "[secret]"}, "a"), "a"),
+        (web({"data": {"a": 1, "b": 2, "c": 3}}, {}, "data.a", "data.b", "data.c"),
+         "data.a removed, 2 more fields"),
+        (web({"data": DATA}, {}, *(f"data.{key}" for key in DATA)),
+         "9 fields of data"),
+    ],
+)  # fmt: skip
+def test_an_update_names_the_fields_and_short_values(step: Step, line: str) -> None:
+    assert change_line(step) == f"updated   Deployment team/web: {line}"
+
+
+def test_a_secret_shows_no_value() -> None:
+    change = Change({"metadata": {"name": "s"}, "data": {"a": "1"}}, {"data": {"a": "2"}}, ("data.a",))
+    step = Step("update", PART.format("kubernetes:core/v1:Secret", "s"), "planned", change)
+    assert change_line(step) == "update    Secret s: data.a"
+
+
+def test_many_objects_are_one_line_and_the_rest_has_its_own() -> None:
+    maps = [made("kubernetes:core/v1:ConfigMap", f"team/{number}") for number in range(9)]
+    quotas = [made("kubernetes:core/v1:ResourceQuota", f"team/{number}") for number in range(2)]
+    release = made("kubernetes:helm.sh/v3:Release", "operator")
+    assert [*change_lines([*maps, release, *quotas])] == [
+        "created   Release operator",
+        "created   11 objects: 9 ConfigMap, 2 ResourceQuota",
+    ]
+    assert [*change_lines(quotas)] == ["created   ResourceQuota team/0", "created   ResourceQuota team/1"]
+    vpc = Step("create", PART.format("aws:ec2/vpc:Vpc", "net"), "planned")
+    assert [*change_lines([vpc])] == ["create    aws:ec2/vpc:Vpc net"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step("same", PART.format("aws:ec2/vpc:Vpc", "net"), "done"),
+        Step("create-replacement", PART.format("aws:ec2/vpc:Vpc", "net"), "done"),
+        Step("create", PART.format("pulumi:providers:aws", "aws"), "done"),
+        Step("create", PART.format("test:a:Part", "part"), "done", None, True),
+    ],
+)
+def test_halves_of_a_replacement_providers_and_components_are_no_changes(step: Step) -> None:
+    assert [*change_lines([step])] == []
+    said: list[str] = []
+    Display(said.append).take(step)
+    assert said == []
+
+
+def test_a_display_says_what_is_done_at_once_and_objects_and_errors_at_the_end() -> None:
+    said: list[str] = []
+    work: list[str] = []
+    display = Display(said.append, work.append)
+    vpc = PART.format("aws:ec2/vpc:Vpc", "net")
+    for event in (
+        Step("create", vpc, "started"),
+        made("kubernetes:core/v1:Namespace", "team"),
+        Message("info", "a notice"),
+        Message("info", "a notice"),
+        Message("error", "quota exceeded"),
+        Step("create", vpc, "failed"),
+        Violation("p/q", False, "no owner"),
+        Violation("p/r", True, "no tags"),
+        web({"replicas": 1}, {"replicas": 2}, "replicas"),
+    ):
+        display.take(event)
+    assert work == ["create aws:ec2/vpc:Vpc net"]
+    at_once = ["a notice", "warning: policy p/q: no owner", "updated   Deployment team/web: replicas 1 -> 2"]
+    assert said == at_once
+    display.end()
+    errors = ["error: quota exceeded", "failed to create aws:ec2/vpc:Vpc net", "error: policy p/r: no tags"]
+    assert said == [*at_once, "created   Namespace team", *errors]
+    display.end()
+    assert said == [*at_once, "created   Namespace team", *errors]
+
+
+WEB = "urn:pulumi:s::gpuform::kubernetes:apps/v1:Deployment::web"
+NAMESPACE = "urn:pulumi:s::gpuform::kubernetes:v1:Namespace::new"
+TEXT = (
+    'the Kubernetes API server reported that "n/web": Server-Side Apply field conflict detected. See x\n'
+    'The resource managed by field manager "pulumi-1" had an apply conflict: Apply failed with {}'
+)
+ONE = TEXT.format(
+    '1 conflict: conflict with "kubectl" with subresource "scale" using apps/v1: .spec.replicas'
+)
+TWO = TEXT.format('2 conflicts: conflicts with "kubectl-edit" using v1:\n- .data.a\n- .data.b')
+OTHER = "the image cannot be pulled"
+
+
+def failed(*errors: tuple[str, str, str]) -> EngineFailure:
+    """A run in which steps failed: operation, URN and message of each."""
+    steps = tuple(Step(op, urn, "failed") for op, urn, _ in errors)
+    messages = tuple(Message("error", text, urn) for _, urn, text in errors)
+    result = Result("up", "s", {"same": 1, "update": 1}, 1.0, steps, messages)
+    return EngineFailure(result, "failed", "see the log")
+
+
+def run_of(*outcomes: EngineFailure | Result) -> tuple[list[Sequence[str]], list[str], Result]:
+    forced: list[Sequence[str]] = []
+    said: list[str] = []
+    left = list(outcomes)
+
+    def run(urns: Sequence[str]) -> Result:
+        forced.append(urns)
+        outcome = left.pop(0)
+        if isinstance(outcome, EngineFailure):
+            raise outcome
+        return outcome
+
+    return forced, said, retry_with_force(run, said.append)
+
+
+DONE = Result("up", "s", {"same": 3}, 1.0)
+TAKEN = Result("up", "s", {"same": 2, "update": 1}, 1.0)
+
+
+def test_a_conflict_is_forced_for_its_object_alone_and_the_update_repeated() -> None:
+    forced, said, result = run_of(failed(("update", WEB, ONE)), TAKEN, DONE)
+    assert forced == [(), [WEB], ()]
+    assert said == ["Deployment web: takes back .spec.replicas from kubectl"]
+    assert result.changes == {"same": 1, "update": 2}
+
+
+def test_every_field_and_manager_is_named() -> None:
+    assert conflicts(failed(("update", WEB, TWO)).result) == {
+        WEB: "Deployment web: takes back .data.a, .data.b from kubectl-edit"
+    }
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        [failed(("update", WEB, OTHER))],
+        [failed(("create", NAMESPACE, ONE))],  # an object of others: nothing of theirs is overwritten
+        [failed(("update", WEB, ONE)), TAKEN, failed(("update", WEB, ONE))],  # another manager sets it again
+        [failed(("update", WEB, ONE)), failed(("update", WEB, OTHER))],
+    ],
+)
+def test_every_other_failure_ends_the_run(outcomes: list[EngineFailure | Result]) -> None:
+    with pytest.raises(EngineFailure):
+        run_of(*outcomes)

@@ -13,7 +13,7 @@ import pytest
 
 from gpuform.checkout import scratch
 from gpuform.checkout.errors import Failure
-from gpuform.engine import Event
+from gpuform.engine import Event, standins
 from gpuform.engine.checkpoint import repair
 from gpuform.engine.files import EngineFiles
 from gpuform.engine.locks import release_dead
@@ -85,11 +85,11 @@ def test_a_lock_of_this_process_stays_and_another_gpuform_is_an_owner(tmp_path: 
 @pytest.mark.unit
 def test_an_owner_on_another_host_is_left_alone(tmp_path: Path) -> None:
     file = lock(tmp_path, 1, "elsewhere")
-    with pytest.raises(
-        Failure, match="locked by process 1 of ada on host elsewhere since 2026-01-02 03:04:05 UTC"
-    ) as caught:
+    message = (
+        "process 1 of ada on host elsewhere since 2026.*gpuform recover local --owner-is-gone elsewhere:1"
+    )
+    with pytest.raises(Failure, match=message):
         release_dead(tmp_path, "local")
-    assert "gpuform recover local --owner-is-gone elsewhere:1" in str(caught.value)
     assert file.exists()
 
 
@@ -237,3 +237,30 @@ def test_a_run_that_is_asked_to_end_gives_its_lock_back(project: Project) -> Non
     said = (project.paths.logs / "pulumi-up-local.log").read_text()
     assert "Traceback" not in said
     assert "error: update canceled" in said
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("killed", ["the engine", "the launcher"])
+def test_a_plugin_ends_with_the_engine(tmp_path: Path, killed: str) -> None:
+    """Otherwise the Kubernetes provider runs on for minutes, and installs a release that is in no state."""
+    noted = tmp_path / "plugin"
+    plugin = tmp_path / "official"
+    plugin.write_text('#!/bin/sh\necho $$ > "$1.new"; mv "$1.new" "$1"; exec sleep 60\n')
+    plugin.chmod(0o755)
+    launcher = tmp_path / "launcher"
+    launcher.write_text(standins._follow_script(plugin))
+    launcher.chmod(0o755)
+    script = f'"{launcher}" "{noted}" & echo $! > "{tmp_path}/launched"; wait'
+    engine = subprocess.Popen(["sh", "-c", script])
+    number = int(until(lambda: noted.read_text()))
+    victim = engine.pid if killed == "the engine" else int((tmp_path / "launched").read_text())
+    os.kill(victim, signal.SIGKILL)
+    engine.wait()
+    until(lambda: _state(number), lambda state: state in ("", "Z"), 5)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""

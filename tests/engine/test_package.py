@@ -6,36 +6,44 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import EngineFailure
+from tests.build.environments import declared
 from tests.conftest import Plane
 from tests.engine.conftest import Project
 
 pytestmark = pytest.mark.engine
 
 CHECKOUT = Paths.here().root
-
-# What a generated SDK does, in one class.
-PLATFORM = """
+REMOTE = """
 import pulumi
 
-class GpuPlatform(pulumi.ComponentResource):
-    def __init__(self, name, **props):
-        props["offered"] = None
-        super().__init__("gpuform:index:GpuPlatform", name, props, remote=True)
+class Remote(pulumi.ComponentResource):
+    def __init__(self, kind, name, props, **opts):
+        opts = pulumi.ResourceOptions(**opts)
+        super().__init__(f"gpuform:index:{kind}", name, props, opts, remote=True)
 
-GpuPlatform("mine", environment={environment!r}{more})
 """
+"""What a generated SDK does, in one class."""
+
+
+def remote(kind: str, environment: Any, name: str = "mine", source: str = "", **props: Any) -> str:
+    """A line of a program with a component of the package; ``source`` are options with its address."""
+    return f"Remote({kind!r}, {name!r}, {dict(props, environment=environment)!r}{source})\n"
+
+
+def write_project(project: Project, more: dict[str, Any]) -> None:
+    content = {"name": "tried", "main": "infra/", "runtime": "python", **more}
+    (project.paths.root / "Pulumi.yaml").write_text(json.dumps(content))
 
 
 @pytest.fixture
 def using(project: Project) -> Project:
-    plugins = {"providers": [{"name": "gpuform", "path": str(CHECKOUT)}]}
-    declared = {"name": "tried", "main": "infra/", "runtime": "python", "plugins": plugins}
-    (project.paths.root / "Pulumi.yaml").write_text(json.dumps(declared))
+    write_project(project, {"plugins": {"providers": [{"name": "gpuform", "path": str(CHECKOUT)}]}})
     return project
 
 
@@ -66,6 +74,10 @@ def test_the_schema_names_the_component_and_what_it_takes(project: Project) -> N
     assert subprocess.run(checked, env=env, cwd=project.paths.root).returncode == 0
 
 
+SLICED = {"machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": {"3g.20gb": 1}}}
+PARTITIONED = declared("embedded", SLICED)
+CPU_ONLY = declared("embedded", {"machine": "m6i.xlarge", "nodes": 2})
+SHARED = declared("embedded", {"machine": "g2.5xlarge", "sharing": {"kind": "time_slicing", "replicas": 4}})
 ADDRESS = "git.example.com/team/gpuform"
 SOURCES = {
     "path": "",
@@ -80,18 +92,11 @@ def test_a_program_needs_no_folder_of_ours_on_its_path(
     project: Project, control_plane: Plane, source: str
 ) -> None:
     """The plugin of a git address lies where the engine puts it: this test cannot download one."""
-    declared: dict[str, object] = {"name": "tried", "main": "infra/", "runtime": "python"}
-    if source == "path":
-        declared["packages"] = {"gpuform": str(CHECKOUT)}
-    (project.paths.root / "Pulumi.yaml").write_text(json.dumps(declared))
-    project.program(
-        "import pulumi\n"
-        "class Platform(pulumi.ComponentResource):\n"
-        "    def __init__(self, name, props, opts):\n"
-        "        super().__init__('gpuform:index:GpuPlatform', name, props, opts, remote=True)\n"
-        f"props = {{'environment': {PARTITIONED!r}, 'kubeconfig': {str(control_plane.kubeconfig)!r}}}\n"
-        f"Platform('mine', props, pulumi.ResourceOptions({SOURCES[source].removeprefix(', ')}))\n"
-    )
+    packages = {"packages": {"gpuform": str(CHECKOUT)}} if source == "path" else {}
+    write_project(project, packages)
+    kubeconfig = str(control_plane.kubeconfig)
+    platform = remote("GpuPlatform", PARTITIONED, source=SOURCES[source], kubeconfig=kubeconfig)
+    project.program(REMOTE + platform)
     env = project.engine.prepare()
     plugins = Path(env["PULUMI_HOME"], "plugins")
     (ours,) = plugins.glob("resource-gpuform-*")
@@ -110,64 +115,31 @@ def test_a_program_needs_no_folder_of_ours_on_its_path(
     assert "gpuform:nodes:MigLayout" in {step["newState"]["type"] for step in steps}
 
 
-PARTITIONED = {
-    "name": "tried",
-    "cluster": {"kind": "embedded"},
-    "pools": [
-        {"name": "mig", "machine": "g4.p1.40g", "nodes": 1,
-         "sharing": {"kind": "mig", "layout": {"3g.20gb": 1}}},
-    ],
-}  # fmt: skip
-CPU_ONLY = {
-    "name": "tried",
-    "cluster": {"kind": "embedded"},
-    "pools": [{"name": "cpu", "machine": "m6i.xlarge", "nodes": 2}],
-}
-
-
-WORKLOAD = """
-import pulumi
-
-class GpuPod(pulumi.ComponentResource):
-    def __init__(self, name, **props):
-        props["asks"] = None
-        super().__init__("gpuform:index:GpuPod", name, props, remote=True)
-
-pod = GpuPod("mine", environment={environment!r}, workload={workload!r}, kubeconfig={kubeconfig!r})
-pulumi.export("asks", pod.asks)
-"""
-T4 = {"name": "t4", "machine": "g2.5xlarge"}
-SHARED = {
-    "name": "tried",
-    "cluster": {"kind": "embedded"},
-    "pools": [{**T4, "nodes": 1, "sharing": {"kind": "time_slicing", "replicas": 4}}],
-}
-
-
 @pytest.mark.nightly
 @pytest.mark.cluster
 def test_one_workload_takes_what_it_needs_from_the_pool(using: Project, control_plane: Plane) -> None:
     kubeconfig = str(control_plane.kubeconfig)
-    work = {"name": "w", "pool": "t4s", "image": "a:1"}
-    for program, message in (
-        (WORKLOAD.format(environment=SHARED, workload=work, kubeconfig=kubeconfig),
-         "pool: unknown pool 't4s'; did you mean t4?"),
-        (PLATFORM.format(environment=CPU_ONLY, more=""),
-         "kubeconfig: is missing; an embedded cluster needs the path"),
-    ):  # fmt: skip
-        using.program(program)
+    work = {"name": "w", "pool": "p", "image": "a:1"}
+    for component, message in (
+        (
+            remote("GpuPod", SHARED, workload=work, kubeconfig=kubeconfig),
+            "pool: unknown pool 'p'; did you mean p0?",
+        ),
+        (remote("GpuPlatform", CPU_ONLY), "kubeconfig: is missing; an embedded cluster needs the path"),
+    ):
+        using.program(REMOTE + component)
         with pytest.raises(EngineFailure) as caught:
             using.engine.preview()
         said = "\n".join(caught.value.result.errors)
         assert message in said.replace("property kubeconfig has a problem", "kubeconfig")
         assert "Traceback" not in said
         assert ".py" not in said
-    right = {**work, "pool": "t4"}
-    using.program(WORKLOAD.format(environment=SHARED, workload=right, kubeconfig=kubeconfig))
+    right = {**work, "pool": "p0"}
+    using.program(REMOTE + remote("GpuPod", SHARED, workload=right, kubeconfig=kubeconfig))
     (pod,) = [step for step in using.engine.preview().steps if step.type == "kubernetes:core/v1:Pod"]
     assert pod.change is not None
     spec = pod.change.after["spec"]
-    assert spec["nodeSelector"] == {"gpuform.io/pool": "t4"}
+    assert spec["nodeSelector"] == {"gpuform.io/pool": "p0"}
     assert spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu.shared"] == "1"
     assert "index:GpuPod$gpuform:workloads:GpuPod$" in pod.urn
 
@@ -175,18 +147,16 @@ def test_one_workload_takes_what_it_needs_from_the_pool(using: Project, control_
 @pytest.mark.nightly
 @pytest.mark.cluster
 def test_the_component_plans_the_platform(using: Project, control_plane: Plane) -> None:
-    more = f", kubeconfig={str(control_plane.kubeconfig)!r}"
-    one = PLATFORM.format(environment=CPU_ONLY, more=more)
-    using.program(f"{one}\nGpuPlatform('other', environment={CPU_ONLY!r}{more})")
+    kubeconfig = str(control_plane.kubeconfig)
+    both = [remote("GpuPlatform", CPU_ONLY, name, kubeconfig=kubeconfig) for name in ("mine", "other")]
+    using.program(REMOTE + "".join(both))
     steps = using.engine.preview().steps
     planned = [step.type for step in steps]
     assert planned.count("gpuform:index:GpuPlatform") == 2
     nodes = [step for step in steps if step.type == "kubernetes:core/v1:Node"]
     assert {step.name.split("-")[0] for step in nodes} == {"mine", "other"}
     assert len(nodes) == 4
-    assert all("GpuPlatform$gpuform:platform:NodePools$" in step.urn for step in nodes), (
-        "inside the component"
-    )
+    assert all("GpuPlatform$gpuform:platform:NodePools$" in step.urn for step in nodes)
 
 
 @pytest.mark.nightly
@@ -194,8 +164,7 @@ def test_the_component_plans_the_platform(using: Project, control_plane: Plane) 
 def test_a_state_of_the_packages_former_name_keeps_its_resources(
     using: Project, control_plane: Plane
 ) -> None:
-    more = f", kubeconfig={str(control_plane.kubeconfig)!r}"
-    using.program(PLATFORM.format(environment=CPU_ONLY, more=more))
+    using.program(REMOTE + remote("GpuPlatform", CPU_ONLY, kubeconfig=str(control_plane.kubeconfig)))
     using.engine.up()
     state = json.dumps(using.engine.export())
     former = state.replace("gpuform:index:GpuPlatform", "gpuform-platform:index:GpuPlatform")

@@ -1,11 +1,23 @@
+"""Runs of the real engine: what they do, print and refuse."""
+
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
-from gpuform.engine import EngineFailure, Event, Message, Step
-from tests.engine.conftest import THREE_RESOURCES, Project
+from gpuform.checkout.paths import Paths
+from gpuform.cli.main import app
+from gpuform.engine import Engine, EngineFailure, Event, Message, Step
+from gpuform.stack import preflight
+from gpuform.stack.preflight.check import Finding
+from lab.toolchain import Toolchain
+from tests.engine.conftest import THREE_RESOURCES, Project, aws_checkout
 from tests.tiers import nightly_but
 
 pytestmark = pytest.mark.engine
@@ -146,3 +158,96 @@ def test_a_checkout_that_cannot_run(project: Project, file: str, text: str | Non
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(EngineFailure, match=f"(?s){said}"):
         project.engine.up()
+
+
+PACK = """
+from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy, StackValidationPolicy
+
+def no_second(args, report):
+    if args.name == "{name}":
+        report(f"{{args.name}} is one too many")
+
+PolicyPack("parts", policies=[
+    ResourceValidationPolicy(
+        name="one-part", description="There is one part.", validate=no_second,
+        enforcement_level=EnforcementLevel.{level},
+    ),
+])
+"""
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    folder = tmp_path / "pack"
+    folder.mkdir()
+    (folder / "PulumiPolicy.yaml").write_text("runtime: python\nversion: 0.0.1\n")
+    return folder
+
+
+def test_a_mandatory_policy_blocks_preview_and_up(project: Project, pack: Path) -> None:
+    (pack / "__main__.py").write_text(PACK.format(name="2", level="MANDATORY"))
+    for operation in (project.engine.preview, project.engine.up):
+        with pytest.raises(EngineFailure, match=r"policy parts/one-part: There is one part\.") as caught:
+            operation(policy_packs=[pack])
+        assert "2 is one too many" in "\n".join(caught.value.result.errors)
+        (violation,) = caught.value.result.violations
+        assert violation.mandatory
+        assert violation.urn.endswith("::2")
+
+
+@pytest.mark.parametrize(("name", "level", "mandatory"), [("2", "ADVISORY", [False]), ("4", "MANDATORY", [])])
+def test_an_advisory_policy_or_one_that_holds_lets_the_run_pass(
+    project: Project, pack: Path, name: str, level: str, mandatory: list[bool]
+) -> None:
+    (pack / "__main__.py").write_text(PACK.format(name=name, level=level))
+    result = project.engine.up(policy_packs=[pack])
+    assert [violation.mandatory for violation in result.violations] == mandatory
+    assert result.changes == {"create": 3}
+
+
+def test_a_pack_that_fails_to_load_is_shown(project: Project, pack: Path) -> None:
+    (pack / "__main__.py").write_text("raise ValueError('no pack today')")
+    with pytest.raises(EngineFailure):
+        project.engine.preview(policy_packs=[pack])
+    assert "ValueError: no pack today" in "\n".join(project.said)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = aws_checkout(tmp_path / "checkout")
+    for name in [name for name in os.environ if name.startswith(("AWS_", "GPUFORM_STATE"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.chdir(root)
+    return root
+
+
+def up(*words: str) -> Result:
+    return CliRunner().invoke(app, ["up", "aws-dev", *words])
+
+
+def test_a_failed_preflight_makes_nothing_and_a_skipped_or_passed_one_goes_on(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = up()
+    assert refused.exit_code == 1, refused.output
+    assert "preflight of stack aws-dev: 1 of " in refused.stderr
+    assert not (checkout / ".gpuform").exists()  # not even a stack
+
+    made = up("--skip-preflight")
+    assert made.exit_code == 0, made.output
+    assert made.stdout.splitlines()[-1].startswith("3 created in ")
+
+    def fine(*_: Any, **__: Any) -> Iterator[Finding]:
+        yield Finding("credentials", "PASS", "x")
+
+    monkeypatch.setattr(preflight, "run_checks", fine)
+    again = up()
+    assert again.exit_code == 0, again.output
+    told = again.stdout.splitlines()
+    assert told[0] == "preflight of stack aws-dev: 1 of 1 checks passed, 0 failed"
+    assert told[-2].startswith("3 unchanged in ")
+    paths = Paths.here()
+    assert len(Engine(paths, Toolchain(paths)).export("aws-dev")["deployment"]["resources"]) == 6

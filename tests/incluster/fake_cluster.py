@@ -30,12 +30,13 @@ class FakeCluster(Cluster):
         self.on_write: Callable[[Json], None] = lambda config_map: None
         self._version = itertools.count(1)
 
-    def add(self, name: str, uid: str, pool: str, machine: str, karpenters: bool) -> None:
-        labels = {"gpuform.io/pool": pool} | ({"karpenter.sh/nodepool": pool} if karpenters else {})
-        offers = {"gpuform.io/offers": '{"nvidia.com/gpu": 1}'} if karpenters else {}
+    def add(self, name: str, uid: str, pool: str, own_offers: bool) -> None:
+        """A node of that pool, with its promise in an annotation or without one."""
+        labels = {"gpuform.io/pool": pool}
+        offers = {"gpuform.io/offers": '{"nvidia.com/gpu": 1}'} if own_offers else {}
         self.nodes_by_name[name] = {
             "metadata": {"name": name, "uid": uid, "labels": labels, "annotations": offers},
-            "spec": {"providerID": machine},
+            "spec": {},
             "status": {
                 "allocatable": {"nvidia.com/gpu": "1"},
                 "conditions": [{"type": "Ready", "status": "True"}],
@@ -52,7 +53,7 @@ class FakeCluster(Cluster):
 
     def annotate(self, name: str, **annotations: str | None) -> None:
         meta = self.nodes_by_name[name]["metadata"]
-        merged = {**meta["annotations"], **{key: value for key, value in annotations.items()}}
+        merged = {**meta["annotations"], **annotations}
         meta = {**meta, "annotations": {key: value for key, value in merged.items() if value is not None}}
         self.nodes_by_name[name] = {**self.nodes_by_name[name], "metadata": meta}
         self.touch(name)

@@ -24,9 +24,9 @@ from infra.incluster import model
 from infra.model.base.namespaces import HEALTH
 from infra.model.environment import Environment
 from infra.plan import health, quotas
+from tests.build.aws_environments import aws
 from tests.conftest import Plane
 from tests.incluster.live_clusters import LiveCluster, Manifest
-from tests.plan.aws_environments import aws
 from tests.ports import free_port
 from tests.waiting import until
 

@@ -15,8 +15,8 @@ from infra.plan import karpenter, node_groups, nodes, pool_keeper, quotas, shari
 from infra.plan.sharing import NAMESPACE
 from lab.rehearse.program import Gate, Keeper
 from lab.simulator import keys
+from tests.build.aws_environments import CLAIMED, SLICED, aws
 from tests.conftest import Plane
-from tests.plan.aws_environments import CLAIMED, SLICED, aws
 from tests.waiting import until
 
 Manifest = dict[str, Any]
@@ -98,39 +98,27 @@ class GateCluster(LiveCluster):
         result = subprocess.run(command, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
 
-    def add_elastic(
-        self, name: str, gpus: int = 1, annotations: dict[str, str] | None = None, pool: Pool = POOL
-    ) -> None:
+    def add_elastic(self, name: str, annotations: dict[str, str] | None = None, pool: Pool = POOL) -> None:
         """A node as Karpenter makes it from the pool's NodePool."""
         (node_pool,) = karpenter.node_pools(ENV, pool)
-        template = node_pool["spec"]["template"]
-        hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: "1"}
-        hardware |= {keys.HOST_DRIVER: DRIVER, keys.CONTAINER_RUNTIME: nodes.CONTAINER_RUNTIME}
-        metadata = {
-            "name": name,
-            "labels": {
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/hostname": name,
-                keys.PCI_PRESENT: "true",  # else the operator removes its labels until discovery has run
-                **template["metadata"]["labels"],
-            },
-            "annotations": {**template["metadata"]["annotations"], **hardware, **(annotations or {})},
-        }
-        spec = {"taints": [*template["spec"]["taints"], *template["spec"]["startupTaints"]]}
-        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
+        meta, spec = (node_pool["spec"]["template"][part] for part in ("metadata", "spec"))
+        notes = {**meta["annotations"], **(annotations or {})}
+        self._add(name, meta["labels"], notes, [*spec["taints"], *spec["startupTaints"]])
 
     def add_fixed(self, name: str, runtime: str) -> None:
         """A node as a managed group makes it: with the group's taints, and without a promise."""
-        hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: "1"}
-        hardware |= {keys.HOST_DRIVER: DRIVER, keys.CONTAINER_RUNTIME: runtime}
-        labels = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name, keys.PCI_PRESENT: "true"}
-        metadata = {
-            "name": name,
-            "labels": {**labels, **sharing.pool_labels(ENV, FIXED)},
-            "annotations": hardware,
-        }
         effects = {eks: effect for effect, eks in node_groups.TAINT_EFFECTS.items()}
         taints = [{**taint, "effect": effects[taint["effect"]]} for taint in node_groups.taints(ENV, FIXED)]
+        self._add(name, sharing.pool_labels(ENV, FIXED), {keys.CONTAINER_RUNTIME: runtime}, taints)
+
+    def _add(
+        self, name: str, labels: dict[str, str], annotations: dict[str, str], taints: list[Manifest]
+    ) -> None:
+        """A node with a T4; with the label of its PCI device, or the operator takes the others off it."""
+        hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: "1"}
+        hardware |= {keys.HOST_DRIVER: DRIVER, keys.CONTAINER_RUNTIME: nodes.CONTAINER_RUNTIME}
+        own = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name, keys.PCI_PRESENT: "true"}
+        metadata = {"name": name, "labels": {**own, **labels}, "annotations": {**hardware, **annotations}}
         self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": taints}})
 
     def pod(self, name: str, node: str) -> None:
@@ -141,11 +129,11 @@ class GateCluster(LiveCluster):
         self.apply(manifest)
 
     def taints(self, node: str) -> list[str]:
-        return [taint["key"] for taint in self.get("node", node)["spec"].get("taints", [])]
+        return [taint["key"] for taint in self.node(node)["spec"].get("taints", [])]
 
     def annotation(self, node: str, key: str = WAITS_FOR) -> str:
         """The gate's annotation on the node; by default what it waits for."""
-        return str(self.get("node", node)["metadata"]["annotations"].get(key, ""))
+        return str(self.node(node)["metadata"]["annotations"].get(key, ""))
 
     def phase(self, pod: str) -> str:
         phase: str = self.get("pod", pod)["status"]["phase"]
@@ -168,7 +156,7 @@ class GateCluster(LiveCluster):
         until(self.gate.log.read_text, lambda text: f"{node} waits" in text and reason in text)
         for _ in range(checks):
             assert TAINT in self.taints(node)
-            assert READY not in self.get("node", node)["metadata"]["annotations"]
+            assert READY not in self.node(node)["metadata"]["annotations"]
             assert self.phase(pod) == "Pending"
             time.sleep(0.2)
 
@@ -176,13 +164,13 @@ class GateCluster(LiveCluster):
         """The evidence of a node that is admitted, and on which the pod then runs."""
         until(lambda: self.taints(node), lambda taints: TAINT not in taints)
         until(lambda: self.phase(pod), "Running".__eq__)
-        evidence: dict[str, Any] = json.loads(self.get("node", node)["metadata"]["annotations"][READY])
+        evidence: dict[str, Any] = json.loads(self.node(node)["metadata"]["annotations"][READY])
         return evidence
 
     def wait_for_operands(self, node: str) -> None:
         offered = allocatable.resources(POOL)["nvidia.com/gpu.shared"]
         until(
-            lambda: self.get("node", node).get("status", {}).get("allocatable", {}),
+            lambda: self.node(node).get("status", {}).get("allocatable", {}),
             lambda amounts: amounts.get("nvidia.com/gpu.shared") == str(offered),
         )
         until(lambda: self.is_ready(VALIDATOR, node), bool)

@@ -1,20 +1,39 @@
-"""The culler's decisions; tests/lab/sidecars/controllers/test_notebooks.py runs it on a cluster."""
+"""The programs' client of the API server, and what the culler stops; on a cluster: test_notebooks.py."""
 
 from __future__ import annotations
 
 import io
 import urllib.error
 from email.message import Message
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.incluster.cluster import Cluster
 from infra.incluster.culler import has_ended, stop_ended
+from tests.fakes.refusing_server import serve_refusals
+from tests.openstack.authority import write_certificates
 
 pytestmark = pytest.mark.unit
 
 Json = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("authority", "answer"), [("served", "HTTP Error 401"), ("other", "CERTIFICATE_VERIFY_FAILED")]
+)
+def test_certificates_without_key_identifiers_are_verified(
+    tmp_path: Path, authority: str, answer: str
+) -> None:
+    for name in ("served", "other"):
+        write_certificates(tmp_path / name, name)
+    for name in ("namespace", "token"):
+        (tmp_path / authority / name).write_text("gpu-operator")
+    with serve_refusals(tmp_path / "served") as server:
+        cluster = Cluster(tmp_path / authority, server)
+        with pytest.raises(urllib.error.URLError, match=answer):
+            cluster.request("GET", "/version")
 
 
 def pod(name: str = "ada", meta: Json | None = None, **states: Json) -> Json:
@@ -58,7 +77,7 @@ class FakeServer(Cluster):
         return answer
 
 
-def test_one_that_cannot_be_read_or_is_stopped_does_not_keep_the_others(
+def test_culler_stops_ended_editors_beside_unreadable_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     server = FakeServer({"bad-0": 403, "ada-0": pod(meta=OWNER, lastState=COMPLETED), "bob-0": pod("bob")})

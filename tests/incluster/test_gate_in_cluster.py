@@ -43,7 +43,7 @@ def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(cluster: GateClus
             cluster.pod(f"on-{node}", node)
         for node in nodes:
             offers = until(
-                lambda node=node: cluster.get("node", node).get("status", {}).get("allocatable", {}),
+                lambda node=node: cluster.node(node).get("status", {}).get("allocatable", {}),
                 lambda amounts: amounts.get("nvidia.com/gpu.shared") == "3",
             )
             assert offers
@@ -104,7 +104,7 @@ def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(clus
 @pytest.mark.nightly
 def test_a_taint_that_comes_meanwhile_makes_the_server_refuse_the_patch(cluster: GateCluster) -> None:
     cluster.add_elastic("p0-a")
-    node = cluster.get("node", "p0-a")
+    node = cluster.node("p0-a")
     stale = json.dumps(lift_patch(node, "{}"))
     taints = [taint for taint in node["spec"]["taints"] if taint["key"] != "nvidia.com/gpu"]
     patch = [{"op": "replace", "path": "/spec/taints", "value": taints}]
@@ -112,7 +112,7 @@ def test_a_taint_that_comes_meanwhile_makes_the_server_refuse_the_patch(cluster:
     with pytest.raises(AssertionError):
         cluster.kubectl("patch", "node", "p0-a", "--type=json", "-p", stale)
     assert cluster.taints("p0-a") == ["team", TAINT]
-    assert READY not in cluster.get("node", "p0-a")["metadata"]["annotations"]
+    assert READY not in cluster.node("p0-a")["metadata"]["annotations"]
     with cluster.gate.running():
         until(lambda: cluster.taints("p0-a"), ["team"].__eq__)
 
@@ -127,7 +127,7 @@ class ClosingServer(socketserver.BaseRequestHandler):
 
 
 @pytest.mark.nightly
-def test_no_answer_and_a_refusal_end_nothing(cluster: GateCluster) -> None:
+def test_gate_goes_on_after_no_answer_and_after_a_refusal(cluster: GateCluster) -> None:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), ClosingServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with cluster.gate.running(f"https://127.0.0.1:{server.server_address[1]}"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -15,23 +14,19 @@ from tests.conftest import Plane
 from tests.incluster.health_cluster import BURST, FakePrometheus, HealthCluster, LoopProcess, environment
 from tests.waiting import until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 TWENTY = [f"fixed-{number:02}" for number in range(20)]
 FAULTY = TWENTY[:8]
 
 
-def health_cluster(plane: Plane, folder: Path) -> Iterator[HealthCluster]:
-    stub = FakePrometheus()
-    yield HealthCluster(plane, folder, stub)
-    stub.close()
-    plane.kubectl("delete", "namespace", HEALTH, "--ignore-not-found", "--wait=true")
-
-
 @pytest.fixture(scope="module")
 def shared_cluster(control_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HealthCluster]:
     """A plane without the simulator, so that nodes keep offering what a test sets."""
-    yield from health_cluster(control_plane, tmp_path_factory.mktemp("health"))
+    stub = FakePrometheus()
+    yield HealthCluster(control_plane, tmp_path_factory.mktemp("health"), stub)
+    stub.close()
+    control_plane.kubectl("delete", "namespace", HEALTH, "--ignore-not-found", "--wait=true")
 
 
 @pytest.fixture
@@ -46,7 +41,6 @@ def require_no_action(loop: LoopProcess, rounds: int = 3) -> None:
     assert loop.actions() == before
 
 
-@pytest.mark.nightly
 def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(cluster: HealthCluster) -> None:
     cluster.install(environment(mode="cordon"))
     cluster.add_nodes(*TWENTY)
@@ -93,7 +87,6 @@ def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(clust
     assert sorted(reasons) == ["GpuHealthBreakerClosed", "GpuHealthBreakerOpened"]
 
 
-@pytest.mark.nightly
 def test_every_node_gets_a_ticket_and_stays(cluster: HealthCluster) -> None:
     cluster.install(environment(mode="ticket", budget="100%"))
     cluster.add_nodes("burst-a", pool=BURST)
@@ -114,7 +107,6 @@ def test_every_node_gets_a_ticket_and_stays(cluster: HealthCluster) -> None:
     assert "reboot the machine" in reset["data"]["ticket.md"]
 
 
-@pytest.mark.nightly
 def test_a_node_comes_back_once_it_is_repaired_and_shows_it(cluster: HealthCluster) -> None:
     cluster.install(environment(mode="ticket", budget="100%"))
     cluster.add_nodes("fixed-a", "fixed-b")
@@ -153,7 +145,6 @@ def test_a_node_comes_back_once_it_is_repaired_and_shows_it(cluster: HealthClust
     )
 
 
-@pytest.mark.nightly
 def test_who_only_observes_may_not_touch_a_node_and_says_what_it_would_do(cluster: HealthCluster) -> None:
     cluster.install(environment(mode="observe"))
     cluster.add_nodes("fixed-a")
@@ -172,7 +163,6 @@ def test_who_only_observes_may_not_touch_a_node_and_says_what_it_would_do(cluste
     assert [reason for reason, _ in cluster.events("fixed-a")] == ["GpuFaultObserved"]
 
 
-@pytest.mark.nightly
 def test_without_an_answer_nothing_is_done_and_that_is_said_once(cluster: HealthCluster) -> None:
     cluster.install(environment(mode="cordon"))
     cluster.add_nodes("fixed-a")

@@ -62,7 +62,9 @@ def test_faults_that_have_gone_while_the_breaker_was_open_are_not_made_up_for() 
         (0, 1, 3, 1),
     ],
 )
-def test_the_budget(count: int, budget: float, max_actions: int | None, expected: int) -> None:
+def test_budget_is_a_share_of_the_nodes_within_its_limits(
+    count: int, budget: float, max_actions: int | None, expected: int
+) -> None:
     declared = dataclasses.replace(CORDON, budget=budget, max_actions=max_actions)
     assert decisions.action_limit(declared, nodes(count), State()) == expected
 
@@ -81,7 +83,7 @@ def test_what_an_application_does_costs_no_node(kind: str) -> None:
     assert loop.state == State()
 
 
-def test_a_node_that_is_not_there_and_one_that_is_no_pools_are_left_alone() -> None:
+def test_fault_of_an_unknown_node_is_left_alone() -> None:
     assert FakeLoop(nodes(1)).run([fault("other")], NOW) == []
 
 
@@ -94,7 +96,7 @@ def test_the_same_fault_is_acted_on_once_whatever_happens_to_the_loop() -> None:
         assert loop.run([fault("n00")], NOW + 15 * later) == []
 
 
-def test_a_lost_memory_does_not_bring_it_back() -> None:
+def test_fault_recorded_on_the_node_is_not_acted_on_after_the_state_is_lost() -> None:
     """Actions are recorded on the node, too."""
     loop = FakeLoop(nodes(5))
     loop.run([fault("n00")], NOW)
@@ -209,7 +211,7 @@ def test_a_worse_fault_is_another_action() -> None:
     assert loop.nodes["n10"].taint == "replace"
 
 
-def test_the_worst_comes_first() -> None:
+def test_worst_fault_is_acted_on_first() -> None:
     loop = FakeLoop(nodes(5))
     steps = loop.run([fault("n00", "reset"), fault("n04", "replace")], NOW)
     assert taken(steps) == [("cordon", "n04"), ("withhold", "n00")]
@@ -294,7 +296,7 @@ def test_never_more_than_the_budget_in_any_window(
 
 @settings(max_examples=150, deadline=None)
 @given(ROUNDS, st.sampled_from([CORDON, TICKET, OBSERVE]))
-def test_the_same_again_changes_nothing_more(rounds: list[Any], declared: Settings) -> None:
+def test_a_repeated_round_changes_nothing(rounds: list[Any], declared: Settings) -> None:
     loop, now = FakeLoop([node(name) for name in NAMES], declared), NOW
     for faults, seconds, restarts, _ in rounds:
         now += seconds

@@ -11,9 +11,9 @@ import pytest
 from infra.plan import pool_keeper, startup
 from infra.plan.sharing import NAMESPACE, device_plugin_change, pool_labels, pool_taints
 from lab.rehearse.program import Keeper
+from tests.build.aws_environments import MIG, aws
 from tests.conftest import Plane
 from tests.incluster.live_clusters import GROUP, POOL_LABELS, POOL_TAINTS, RESEARCH, KeeperCluster
-from tests.plan.aws_environments import MIG, aws
 from tests.provider.nodes.conftest import PoolDriver
 from tests.waiting import counted, until
 
@@ -66,7 +66,7 @@ def test_nodes_that_join_later_get_everything_within_seconds(cluster: KeeperClus
     assert "a100-0 is in pool gpu-a100, its layout 3g.20gb-2x2g.10gb\n" in cluster.keeper.log.read_text()
 
 
-def test_a_node_that_takes_the_place_of_another_gets_it_again(cluster: KeeperCluster) -> None:
+def test_a_new_node_of_an_old_name_gets_labels_and_taints_again(cluster: KeeperCluster) -> None:
     with cluster.keeper.running():
         cluster.add_nodes("t4-0")
         cluster.wait_until_in_pool("t4-0")
@@ -137,7 +137,7 @@ def test_a_node_that_eks_replaces_gets_its_layout_and_nothing_else(cluster: Keep
         cluster.apply(program)
 
 
-def test_what_it_gave_is_the_programs_to_change_and_to_take(cluster: KeeperCluster) -> None:
+def test_labels_of_the_keeper_are_the_programs_to_change_and_to_remove(cluster: KeeperCluster) -> None:
     """The keeper runs all the time, and does not restore what the program removes."""
 
     async def act() -> None:
@@ -171,7 +171,7 @@ def test_what_it_gave_is_the_programs_to_change_and_to_take(cluster: KeeperClust
         asyncio.run(act())
 
 
-def test_without_the_right_it_says_so_once_and_goes_on(cluster: KeeperCluster) -> None:
+def test_keeper_without_the_right_says_so_once_and_goes_on(cluster: KeeperCluster) -> None:
     bindings = [item for item in pool_keeper.manifests(RESEARCH) if item["kind"] == "ClusterRoleBinding"]
     cluster.kubectl("delete", "clusterrolebinding", bindings[0]["metadata"]["name"])
     with cluster.keeper.running():

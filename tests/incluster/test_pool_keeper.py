@@ -47,11 +47,11 @@ def node(
         ({"metadata": {"name": "n"}, "spec": {}}, None),
     ],
 )
-def test_whose_a_node_is(node_: dict[str, Any], pool: str | None) -> None:
+def test_pool_of_a_node_is_that_of_its_group(node_: dict[str, Any], pool: str | None) -> None:
     assert pool_of(node_, POOLS) == pool
 
 
-def test_a_fresh_node_gets_all_of_it() -> None:
+def test_a_fresh_node_gets_labels_taints_and_layout() -> None:
     changes = missing_values(node(), POOL)
     assert changes.labels == POOL["labels"]
     assert changes.taints == [GPU, STARTUP]
@@ -77,7 +77,7 @@ def test_a_proven_node_gets_no_startup_taint_and_one_that_was_laid_out_no_layout
     assert (changes.taints, changes.layout, changes.annotations) == ([GPU], {}, {})
 
 
-def test_another_value_is_left_and_told() -> None:
+def test_a_value_of_others_is_left_and_told() -> None:
     changes = missing_values(node({"team": "y"}, None, {**GPU, "value": "no"}), POOL)
     assert changes.labels == {"gpuform.io/pool": "a"}
     assert changes.taints == [{**GPU, "value": "no"}, STARTUP]

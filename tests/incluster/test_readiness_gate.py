@@ -223,7 +223,7 @@ def test_only_our_taint_goes_and_only_from_where_it_was_seen() -> None:
     assert evidence == {"op": "add", "path": "/metadata/annotations/gpuform.io~1gpu-ready", "value": "found"}
 
 
-def test_what_it_waited_for_goes_with_the_taint() -> None:
+def test_reason_of_waiting_is_removed_with_the_taint() -> None:
     waiting = node()
     waiting["metadata"]["annotations"]["gpuform.io/gpu-waits-for"] = "it offers"
     *_, removal, evidence = proof.lift_patch(waiting, "found")

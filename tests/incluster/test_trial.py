@@ -97,7 +97,7 @@ def test_the_gate_waits_until_a_pod_had_a_gpu_and_leaves_no_pod(
 
 
 @pytest.mark.unit
-def test_a_refusal_of_the_server_is_on_the_node() -> None:
+def test_trial_pod_that_is_refused_is_the_nodes_reason() -> None:
     api: Any = FakeApi([], '{"message": "pod rejected: RuntimeClass \\"nv\\" not found"}')
     (reason,) = readiness_gate.try_gpu(api, NODE, POOL, False, NOW)
     assert reason == f'{REQUESTS} is refused: pod rejected: RuntimeClass "nv" not found'

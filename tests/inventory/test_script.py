@@ -15,15 +15,15 @@ import yaml
 
 from gpuform.checkout.paths import Paths
 from gpuform.hosts import run
-from gpuform.provider.hosts.inputs import inventory_of
+from gpuform.hosts.checks import connections
+from gpuform.hosts.checks.expected import parse_host
+from gpuform.hosts.checks.expected import read_inventory as read_by_checks
+from gpuform.provider.hosts.configuration import inventory_of
 from infra.config import KEY, load, parse
 from infra.inventory import content_hash, from_json, inventory, mark_unsafe, read_keys, to_json
 from infra.model.base.errors import InputError
 from infra.plan.inventory import inventory as planned
 from infra.plan.inventory import key_paths
-from tests.hosts import connections
-from tests.hosts.expected import parse_host
-from tests.hosts.expected import read_inventory as read_by_checks
 from tests.plan.fields import HOSTS
 
 pytestmark = pytest.mark.tools
@@ -264,7 +264,7 @@ def test_a_context_that_a_shell_would_read_is_not_passed_on(
     assert place.problem == f"context {context!r} has characters that testinfra's shell would read"
 
 
-def test_marks_are_no_part_of_a_text(tmp_path: Path) -> None:
+def test_marks_of_texts_are_removed_where_the_list_is_read(tmp_path: Path) -> None:
     """``ansible-inventory --list`` prints them, and both the checks and the resource read that form."""
     env = parse(HOSTS)
     plain = planned(env, {path: "KEY" for _, path in key_paths(env)})

@@ -11,12 +11,9 @@ from gpuform.checkout.listing import abbreviate
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import foreign_objects, running_pods
 from gpuform.kubernetes.pods import first_not_ready, not_ready_reason
-from tests.kubernetes.fake_client import FakeClient
+from tests.fakes.client import OURS, FakeClient
 
 pytestmark = pytest.mark.unit
-
-
-OURS = {"app.kubernetes.io/managed-by": "gpuform", "gpuform.io/environment": "dev"}
 
 
 def owned(plural: str, name: str, kind: str = "x") -> list[dict[str, Any]]:

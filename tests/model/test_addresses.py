@@ -14,7 +14,7 @@ from infra.model.base.errors import InputError
 from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
 from infra.model.pool.addresses import max_nodes, prefix_delegation, subnets
-from tests.plan.aws_environments import aws
+from tests.build.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 

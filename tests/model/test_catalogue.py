@@ -1,7 +1,8 @@
-"""GPUs and machines against their source tables, and a GPU chosen by its required properties."""
+"""GPUs and machines: the catalogue against its source tables, declared ones, and a GPU that is chosen."""
 
 from __future__ import annotations
 
+import copy
 import csv
 from typing import Any
 
@@ -9,16 +10,26 @@ import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from gpuform.reports.catalogue import entries
+from infra.config import parse
+from infra.model.base import labels
 from infra.model.base.errors import InputError
+from infra.model.base.prices import PriceList
+from infra.model.gpu import drivers
 from infra.model.gpu.choice import GpuChoice
 from infra.model.gpu.machines import BUILT_IN, MACHINES, UNSUPPORTED, smallest
 from infra.model.gpu.models import ALIASES, GPUS, Drivers, Gpu
+from infra.model.pool import allocatable
 from infra.model.pool.sharing import Mps, check_sharing
-from infra.plan import karpenter
+from infra.plan import cost, gpu_operator, karpenter, nodes, sharing
+from lab.simulator.hardware import parse_model
+from tests.build.aws_environments import aws
+from tests.build.edits import changed, message
+from tests.build.environments import on
+from tests.config.tables import GOOD, own_on_aws
 from tests.external import reference
-from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
+
 
 # PCI device id: labels of discovery, typed here independently.
 SEEN = {
@@ -158,6 +169,9 @@ LINKED = {
 }
 
 
+HOPPER = {"H100-PCIe", "H100-NVL", "GH200"}
+
+
 def models(**asked: Any) -> set[str]:
     return set(GpuChoice(count=1, **asked).models)
 
@@ -174,14 +188,12 @@ def test_the_linked_ones_are_the_modules() -> None:
         ({"memory_gib": 40, "nvlink": True, "compute": "8.0"}, LINKED - {"V100-SXM2-16GB", "V100-SXM2-32GB"}),
         ({"memory_gib": 140}, {"H200", "B200", "GB200", "B300"}),
         ({"memory_gib": 180}, {"GB200", "B300"}),
-        (  # as a version: as text 12.0 would be less than 9.0
-            {"compute": 9.0, "nvlink": False, "memory_gib": 79},
-            {"H100-PCIe", "H100-NVL", "GH200", "RTX-PRO-6000"},
-        ),
+        # As a version: as text 12.0 would be less than 9.0.
+        ({"compute": 9.0, "nvlink": False, "memory_gib": 79}, HOPPER | {"RTX-PRO-6000"}),
         ({"compute": 10}, {"B200", "GB200", "B300", "RTX-PRO-4500", "RTX-PRO-6000"}),
         (
             {"memory_gib": 24, "compute": "8.6", "nvlink": False},
-            {"A40", "L40", "L40S", "H100-PCIe", "H100-NVL", "GH200", "RTX-PRO-4500", "RTX-PRO-6000"},
+            HOPPER | {"A40", "L40", "L40S", "RTX-PRO-4500", "RTX-PRO-6000"},
         ),
     ],
 )
@@ -215,3 +227,95 @@ def test_attributes_select_only_what_the_default_image_supports() -> None:
     assert not {"T4G", "RTX-PRO-4500"} & set(env.pools[0].gpu.models)
     with pytest.raises(InputError, match=r"pools\[0\].aws.image: al2023-nvidia is for amd64, and g5g"):
         aws({"gpu": {"models": ["T4", "T4G"], "count": 1}})
+
+
+ENV = GOOD["own"]
+A100_64 = ENV["gpus"]["A100-64GB"]
+
+
+def test_a_declared_model_is_planned_like_a_built_in_one() -> None:
+    before = dict(GPUS)
+    env = parse(ENV)
+    (pool,) = env.pools
+    assert pool.gpus[0].product == "NVIDIA-A100-SXM-64GB"
+    assert allocatable.resources(pool) == {"nvidia.com/mig-3g.32gb": 8}
+    entries = sharing.mig_parted_config_map(env)
+    assert entries is not None
+    assert "3g.32gb" in str(entries["data"])
+    assert gpu_operator.values(env)["migManager"]["enabled"]
+    assert drivers.recommended_modules(pool.gpus[0], "580.95.05") == "open"
+    assert parse(env.resolved()) == env
+    assert dict(GPUS) == before
+
+
+def test_the_simulator_reads_it_from_the_node() -> None:
+    env = parse(ENV)
+    node = nodes.simulated_nodes(env, env.pools[0])[0]
+    gpu = parse_model(node["metadata"]["annotations"][labels.SIM_GPU_MODEL])
+    assert (gpu.product, gpu.memory_mib, gpu.compute, gpu.family, gpu.nvlink > 0) == (
+        *("NVIDIA A100-SXM-64GB", 65536, (8, 0), "ampere", True),
+    )
+    assert gpu.mig is not None
+    assert gpu.mig.profiles["1g.8gb+me"].media
+    assert (gpu.mig.profiles["3g.32gb"].starts, gpu.mig.profiles["3g.32gb"].memory_mib) == ((0, 4), 32000)
+
+
+def test_nodes_with_built_in_models_do_not_change() -> None:
+    env = on("embedded", {"machine": "g2.5xlarge"})
+    assert labels.SIM_GPU_MODEL not in nodes.simulated_nodes(env, env.pools[0])[0]["metadata"]["annotations"]
+    assert not {"gpus", "machines"} & env.resolved().keys()
+
+
+def test_its_price_is_in_the_bill_and_the_environments_overrides_it() -> None:
+    (line,) = cost.bill(parse(ENV), PriceList()).lines
+    assert line.high == pytest.approx(11.0)
+    (line,) = cost.bill(parse({**ENV, "cost": {"prices": {"leonardo": 1.0}}}), PriceList()).lines
+    assert line.high == pytest.approx(2.0)
+
+
+def test_own_hosts_and_flavors_of_openstack_have_it() -> None:
+    pool = {"name": "p", "hosts": ["a"], "gpu": {"models": ["A100-64GB"], "count": 4}}
+    own = {"A100-64GB": A100_64}
+    assert on("hosts", pool, gpus=own).pools[0].gpus[0].device == "NVIDIA A100-SXM-64GB"
+    flavor = {"gpu": "A100-64GB", "count": 4, "vcpu": 32, "memory_gib": 512}
+    env = on("openstack", {"machine": "big"}, cluster={"flavors": {"big": flavor}}, gpus=own)
+    assert env.pools[0].gpus[0].memory_mib == 65536
+
+
+@pytest.mark.parametrize(
+    "pool", [{"machine": "x9.24xlarge"}, {"gpu": {"models": ["X1"], "count": 4}}], ids=["named", "chosen"]
+)
+def test_on_aws_karpenter_selects_it_by_its_type(pool: dict[str, Any]) -> None:
+    env = own_on_aws(
+        {**pool, "elastic": {"max": {"cpu": 960}}, "zones": ["us-west-2a"], "aws": {"efa": True}}
+    )
+    (made,) = karpenter.node_pools(env, env.pools[0])
+    asked = made["spec"]["template"]["spec"]["requirements"]
+    assert {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["x9.24xlarge"]} in asked
+    assert len(karpenter.network_interfaces(env.pools[0])) == 1 + 2
+    machine = env.pools[0].machines[0]
+    assert cost.machine_price(env, env.pools[0], machine, PriceList()) == 30.0
+
+
+def test_on_aws_the_number_of_pods_is_required() -> None:
+    env = copy.deepcopy(own_on_aws({"machine": "x9.24xlarge", "nodes": 1}).resolved())
+    del env["machines"]["x9.24xlarge"]["pods"]
+    with pytest.raises(InputError) as refused:
+        parse(env)
+    assert refused.value.path == "machines.x9.24xlarge.pods"
+
+
+def test_two_declared_models_have_labels_and_device_filters_of_their_own() -> None:
+    machine = {"gpu": "twin", "vcpu": 8, "memory_gib": 64}
+    pool = {"name": "q", "machine": "other", "nodes": 1}
+    twin = changed(
+        ENV,
+        {"at": "gpus/twin", "put": A100_64},
+        {"at": "machines/other", "put": machine},
+        {"at": "pools/1", "put": pool},
+    )
+    assert message(twin).startswith("gpus.twin.product: gpus.A100-64GB has it too")
+    twin["gpus"]["twin"]["product"] = "NVIDIA twin"
+    assert message(twin).startswith("gpus.twin.pci: gpus.A100-64GB has it too")
+    twin["gpus"]["twin"]["pci"] = "10de:20b4"
+    assert parse(twin)

@@ -16,9 +16,9 @@ from infra.model.gpu.models import GPUS
 from infra.model.pool.layouts import standard_layout
 from infra.model.pool.mig_config import config_name
 from infra.plan import gpu_operator, sharing
+from tests.build.environments import on
+from tests.build.mig_layouts import GEOMETRIES, layouts
 from tests.external import mig_layouts
-from tests.mig_layouts import GEOMETRIES, layouts
-from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 

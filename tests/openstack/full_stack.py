@@ -32,7 +32,7 @@ from lab.plane import ControlPlane
 from lab.plane.layout import Layout
 from lab.rehearse.program import Gate, Keeper
 from lab.toolchain import Toolchain
-from tests.components.aws_stacks import own
+from tests.build.aws_stacks import own
 from tests.journey.conftest import HERE, Checkout, make_checkout
 from tests.openstack import authority
 from tests.openstack.tenant import Tenant

@@ -11,8 +11,8 @@ from infra.model.base.prices import USD_PER_HOUR, PriceList
 from infra.model.environment import Environment
 from infra.plan.cost import Line, bill, per_month, to_document
 from infra.plan.rules import facts
-from tests.components.aws_stacks import small, stack
-from tests.plan.environments import declared, on
+from tests.build.aws_stacks import small, stack
+from tests.build.environments import declared, on
 
 pytestmark = pytest.mark.unit
 

@@ -16,9 +16,9 @@ from infra.model.environment import Environment
 from infra.plan import charts, images, user_data
 from infra.plan.render import render
 from infra.strict_yaml import load_all
+from tests.build import aws_environments
 from tests.checks import everything
 from tests.external import reference
-from tests.plan import aws_environments
 
 pytestmark = pytest.mark.unit
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,21 +11,14 @@ import yaml
 
 from infra.config import parse
 from infra.plan.inventory import hosts_of, inventory, key_paths
+from tests.build.edits import changed
+from tests.config import tables
 from tests.plan.fields import HOSTS, MIRROR
 
 pytestmark = pytest.mark.unit
 
-GOOD = yaml.safe_load((Path(__file__).parents[1] / "config" / "good_hosts.yaml").read_text())
-
-
-def changed(**cluster: Any) -> dict[str, Any]:
-    """The good environment with other cluster settings; None removes one."""
-    mapping: dict[str, Any] = copy.deepcopy(GOOD)
-    mapping["cluster"].update(cluster)
-    mapping["cluster"] = {key: value for key, value in mapping["cluster"].items() if value is not None}
-    if "kubeconfig" not in mapping["cluster"]:
-        del mapping["workloads"]
-    return mapping
+GOOD = tables.GOOD["hosts"]
+ALONE = [{"at": at, "remove": True} for at in ("cluster/kubeconfig", "cluster/context", "workloads")]
 
 
 def inventory_of(mapping: dict[str, Any]) -> dict[str, Any]:
@@ -57,15 +49,15 @@ def test_groups_are_those_of_kubernetes_of_gpus_and_of_pools() -> None:
 
 
 def test_a_pools_dashes_become_underscores() -> None:
-    mapping = copy.deepcopy(HOSTS)
-    mapping["pools"][2]["name"] = "cpu-of-two"
+    mapping = changed(HOSTS, {"at": "pools/2/name", "put": "cpu-of-two"})
     assert inventory_of(mapping)["pool_cpu_of_two"] == {"hosts": ["cpu-1"]}
 
 
 def test_how_a_host_is_reached() -> None:
     assert variables_of(GOOD, "gpu-2")["ansible_port"] == 2222
     assert variables_of(GOOD, "gpu-1")["ansible_host"] == "gpu-1"
-    root = variables_of(changed(user="root", private_key=None), "gpu-1")
+    edits = {"at": "cluster/user", "put": "root"}, {"at": "cluster/private_key", "remove": True}
+    root = variables_of(changed(GOOD, *edits), "gpu-1")
     assert root["ansible_become"] is False
     assert "ansible_ssh_private_key_file" not in root
 
@@ -81,15 +73,9 @@ def test_the_driver_is_the_pools_or_the_clusters() -> None:
     assert (first["nvidia_driver_version"], first["nvidia_driver_branch"]) == ("580.178.04", "580")
     assert (fourth["nvidia_driver_version"], fourth["nvidia_driver_branch"]) == ("570.133.20", "570")
     assert (first["nvidia_driver_product"], first["nvidia_driver_count"]) == ("NVIDIA A100-PCIE-40GB", 2)
-    assert [variables_of(GOOD, host)["nvidia_driver_modules"] for host in ("gpu-1", "gpu-3", "gpu-4")] == [
-        "open",
-        "proprietary",
-        "open",
-    ]
-    assert [variables_of(GOOD, host)["nvidia_driver_fabricmanager"] for host in ("gpu-1", "gpu-4")] == [
-        False,
-        True,
-    ]
+    others = ("nvidia_driver_modules", "nvidia_driver_fabricmanager")
+    found = [[variables_of(GOOD, host)[key] for key in others] for host in ("gpu-1", "gpu-3", "gpu-4")]
+    assert found == [["open", False], ["proprietary", False], ["open", True]]
 
 
 def test_a_repository_comes_with_the_text_of_its_key() -> None:
@@ -108,7 +94,7 @@ def test_a_repository_comes_with_the_text_of_its_key() -> None:
 def test_mig_is_the_operators_in_a_cluster_and_the_roles_outside() -> None:
     joined = variables_of(GOOD, "gpu-1")
     assert (joined["nvidia_mig_layout"], joined["nvidia_mig_config"]) == ("", {})
-    alone = changed(kubeconfig=None, context=None)
+    alone = changed(GOOD, *ALONE)
     cut = variables_of(alone, "gpu-1")
     assert cut["nvidia_mig_layout"] == "all-1g.5gb"
     assert cut["nvidia_mig_config"] == {
@@ -123,7 +109,7 @@ def test_mig_is_the_operators_in_a_cluster_and_the_roles_outside() -> None:
 
 
 def test_the_order_of_hosts_and_pools_changes_no_byte() -> None:
-    mapping = copy.deepcopy(GOOD)
+    mapping = changed(GOOD)
     mapping["pools"].reverse()
     mapping["pools"][3]["hosts"].reverse()
     assert inventory_of(mapping) == inventory_of(GOOD)
@@ -133,12 +119,6 @@ ROLES = Path(__file__).resolve().parents[2] / "ansible" / "roles"
 TYPES = {"str": str, "path": str, "int": int, "bool": bool, "dict": dict, "list": list}
 
 
-def without_cluster() -> dict[str, Any]:
-    mapping: dict[str, Any] = copy.deepcopy(HOSTS)
-    del mapping["cluster"]["kubeconfig"]
-    return mapping
-
-
 def options(role: Path) -> dict[str, Any]:
     specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]
     found: dict[str, Any] = specs["main"].get("options", {})
@@ -146,12 +126,8 @@ def options(role: Path) -> dict[str, Any]:
 
 
 def variables() -> Iterator[tuple[str, str, Any]]:
-    for mapping in (HOSTS, without_cluster()):
-        env = parse(mapping)
-        hosts = inventory(env, dict.fromkeys((path for _, path in key_paths(env)), "KEY"))["_meta"][
-            "hostvars"
-        ]
-        for host, values in hosts.items():
+    for mapping in (HOSTS, changed(HOSTS, ALONE[0])):
+        for host, values in inventory_of(mapping)["_meta"]["hostvars"].items():
             yield from ((host, name, value) for name, value in values.items())
 
 
@@ -179,13 +155,8 @@ def test_every_role_variable_is_in_its_roles_specs_with_its_type() -> None:
             required = {key for key, item in option["options"].items() if item.get("required")}
             assert required <= set(value), f"{host}: {name} has {sorted(value)}"
         seen.add(role.name)
-    assert {
-        "validate_inventory",
-        "nvidia_driver",
-        "nvidia_container_toolkit",
-        "nvidia_mig",
-        "cuda_toolkit",
-    } == seen
+    driver = {"nvidia_driver", "nvidia_container_toolkit", "nvidia_mig", "cuda_toolkit"}
+    assert seen == {"validate_inventory", *driver}
 
 
 def test_what_a_role_must_have_the_inventory_gives() -> None:
@@ -203,6 +174,5 @@ def test_what_a_role_must_have_the_inventory_gives() -> None:
     [("~/labs", "~/labs"), ("/k", "/k"), ("kubeconfigs/labs", f"{Path.cwd()}/kubeconfigs/labs")],
 )
 def test_ansible_finds_the_kubeconfig_from_any_folder(declared: str, given: str) -> None:
-    env = parse({**HOSTS, "cluster": {**HOSTS["cluster"], "kubeconfig": declared}})
-    variables = inventory(env, {path: "" for _, path in key_paths(env)})["_meta"]["hostvars"]["gpu-1"]
+    variables = variables_of(changed(HOSTS, {"at": "cluster/kubeconfig", "put": declared}), "gpu-1")
     assert [variables[key] for key in ("gpuform_kubeconfig", "nvidia_driver_kubeconfig")] == [given, given]

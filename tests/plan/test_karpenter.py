@@ -1,7 +1,4 @@
-"""Karpenter's NodePools, EC2NodeClasses and NodeOverlays, its release, and EKS's add-ons.
-
-tests/checks holds the releases' values against the charts.
-"""
+"""Karpenter's NodePools, EC2NodeClasses and NodeOverlays, its release, and EKS's add-ons."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
+import yaml
 
 from infra import versions
 from infra.model.base.quantities import version_numbers
@@ -17,20 +15,19 @@ from infra.model.checks.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
 from infra.model.environment import Environment
 from infra.model.gpu.machines import MACHINES
 from infra.model.pool import allocatable
-from infra.plan import eks, karpenter
+from infra.plan import eks, karpenter, readiness_gate, render
+from infra.plan.rules import facts
+from tests.build.aws_environments import COUNTS, MODELS, SLICED, TABLE, aws
+from tests.build.environments import on
 from tests.external import reference
-from tests.plan.aws_environments import MODELS, SLICED, TABLE, aws
 
 pytestmark = pytest.mark.unit
+
+GPU_COUNT = "karpenter.k8s.aws/instance-gpu-count"
 
 
 def pools_of(env: Environment, index: int = 0) -> dict[str, Any]:
     return {pool["metadata"]["name"]: pool["spec"] for pool in karpenter.node_pools(env, env.pools[index])}
-
-
-def required(spec: dict[str, Any]) -> dict[str, list[str]]:
-    found = spec["template"]["spec"]["requirements"]
-    return {item["key"]: item["values"] for item in found if item["operator"] == "In"}
 
 
 def node_class_of(env: Environment, index: int = 0) -> dict[str, Any]:
@@ -39,17 +36,14 @@ def node_class_of(env: Environment, index: int = 0) -> dict[str, Any]:
     return spec
 
 
-def overlay_of(env: Environment) -> dict[str, Any]:
-    (manifest,) = karpenter.node_overlays(env, env.pools[0])
-    spec: dict[str, Any] = manifest["spec"]
-    return spec
-
-
 def test_a_reservation_comes_before_on_demand_and_spot_comes_last() -> None:
     pools = pools_of(TABLE["by model"])
     assert list(pools) == ["p0-reserved", "p0-on-demand", "p0-spot"]
-    bought = {required(spec)["karpenter.sh/capacity-type"][0]: spec["weight"] for spec in pools.values()}
-    assert bought == {"reserved": 100, "on-demand": 50, "spot": 10}
+    capacity, weights = "karpenter.sh/capacity-type", {"reserved": 100, "on-demand": 50, "spot": 10}
+    for spec, (bought, weight) in zip(pools.values(), weights.items(), strict=True):
+        asked = {"key": capacity, "operator": "In", "values": [bought]}
+        assert asked in spec["template"]["spec"]["requirements"]
+        assert spec["weight"] == weight
     terms = node_class_of(TABLE["by model"])["capacityReservationSelectorTerms"]
     assert terms == [{"id": "cr-00000000"}, {"id": "cr-0a1b2c3d"}]
     assert "capacityReservationSelectorTerms" not in node_class_of(TABLE["sliced"])
@@ -133,30 +127,42 @@ def test_bottlerocket_looks_at_no_label_of_nvidias() -> None:
         assert not [key for key in spec["template"]["metadata"]["labels"] if key.startswith("nvidia.com/")]
 
 
-OVERLAYS: list[tuple[Environment, str, dict[str, str]]] = [
-    (TABLE["sliced"], "1", {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "3"}),
-    (TABLE["mps"], "1", {"nvidia.com/gpu": "4"}),
-    (
-        TABLE["mig"],
-        "8",
-        {"nvidia.com/gpu": "0", "nvidia.com/mig-2g.10gb": "16", "nvidia.com/mig-3g.20gb": "8"},
-    ),
-    (TABLE["mig, one resource"], "8", {"nvidia.com/gpu": "56"}),
-    (aws({"machine": "g4dn.12xlarge", "sharing": SLICED["sharing"]}), "4",
-     {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "12"}),
-]  # fmt: skip
+ONE, TWELVE = {"gpu": 0, "gpu.shared": 3}, {"gpu": 0, "gpu.shared": 12}
+KEPT = {"kind": "time_slicing", "replicas": 3, "rename": False}
+P4D, FOUR = {"machine": "p4d.24xlarge"}, {"machine": "g4dn.12xlarge"}
+SOME = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}, "devices": [0, 1, 2]}
+SHARES = {"kind": "mig", "layout": "all-1g.5gb", "share": {"replicas": 3}}
+# What Karpenter is told that a node offers, by the number of its GPUs; names without nvidia.com/.
+OVERLAYS: dict[str, tuple[Environment, dict[str, dict[str, int]]]] = {
+    "shares": (TABLE["sliced"], {"1": ONE}),
+    "clients of MPS": (TABLE["mps"], {"1": {"gpu": 4}}),
+    "slices": (TABLE["mig"], {"8": {"gpu": 0, "mig-2g.10gb": 16, "mig-3g.20gb": 8}}),
+    "slices of one kind": (TABLE["mig, one resource"], {"8": {"gpu": 56}}),
+    "some slices": (aws({**P4D, "sharing": SOME}), {"8": {"gpu": 5, "mig-2g.10gb": 6, "mig-3g.20gb": 3}}),
+    "shares of slices": (aws({**P4D, "sharing": SHARES}), {"8": {"gpu": 0, "mig-1g.5gb.shared": 168}}),
+    "four": (aws({**FOUR, "sharing": SLICED["sharing"]}), {"4": TWELVE}),
+    "counts": (TABLE["several counts"], {"1": ONE, "4": TWELVE}),
+    "counts, slices": (TABLE["several counts, mig"], {"1": {"gpu": 0, "mig-1g.10gb": 7},
+                                                      "8": {"gpu": 0, "mig-1g.10gb": 56}}),
+    "counts, same name": (aws({**COUNTS, "sharing": KEPT}), {"1": {"gpu": 3}, "4": {"gpu": 12}}),
+    "counts, whole": (TABLE["several counts, whole"], {}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("env", "count", "capacity"), OVERLAYS)
-def test_the_overlay_says_what_one_node_will_offer(
-    env: Environment, count: str, capacity: dict[str, str]
+@pytest.mark.parametrize(("env", "expected"), OVERLAYS.values(), ids=OVERLAYS)
+def test_an_overlay_says_what_a_node_with_so_many_gpus_will_offer(
+    env: Environment, expected: dict[str, dict[str, int]]
 ) -> None:
-    overlay = overlay_of(env)
-    assert overlay["capacity"] == capacity
-    assert {item["key"]: item["values"] for item in overlay["requirements"]} == {
-        "karpenter.sh/nodepool": sorted(pools_of(env)),
-        "karpenter.k8s.aws/instance-gpu-count": [count],
-    }
+    found = {}
+    for manifest in karpenter.node_overlays(env, env.pools[0]):
+        needs = {item["key"]: item["values"] for item in manifest["spec"]["requirements"]}
+        (count,) = needs.pop(GPU_COUNT)
+        assert needs == {"karpenter.sh/nodepool": sorted(pools_of(env))}
+        assert len(expected) == 1 or manifest["metadata"]["name"] == f"p0-{count}-gpu"
+        capacity = manifest["spec"]["capacity"]
+        found[count] = {key.removeprefix("nvidia.com/"): int(number) for key, number in capacity.items()}
+    assert found == expected
+    assert gates(env)["nodeOverlay"] is bool(expected)
 
 
 def test_the_image_is_the_pinned_one() -> None:
@@ -235,14 +241,8 @@ def test_claims_are_refused_on_elastic_pools_only_below_the_version_that_allocat
 def test_every_version_of_eks_has_every_add_on_pinned() -> None:
     for version in versions.EKS_ADD_ONS:
         add_ons = eks.add_ons(aws(SLICED, version=version))
-        assert list(add_ons) == [
-            "aws-ebs-csi-driver",
-            "coredns",
-            "eks-node-monitoring-agent",
-            "eks-pod-identity-agent",
-            "kube-proxy",
-            "vpc-cni",
-        ]
+        agents = ["eks-node-monitoring-agent", "eks-pod-identity-agent"]
+        assert list(add_ons) == ["aws-ebs-csi-driver", "coredns", *agents, "kube-proxy", "vpc-cni"]
         assert all("-eksbuild." in pin for pin in add_ons.values())
         assert add_ons["kube-proxy"].startswith(f"v{version}.")
 
@@ -252,3 +252,89 @@ def test_an_add_on_may_have_another_version() -> None:
     pinned, found = eks.add_ons(aws(SLICED)), eks.add_ons(aws(SLICED, add_ons=own))
     assert found == {**pinned, **own}
     assert list(found) == list(pinned)
+
+
+def test_every_way_of_buying_takes_every_count() -> None:
+    env = TABLE["several counts"]
+    manifests = karpenter.node_pools(env, env.pools[0])
+    assert [manifest["metadata"]["name"] for manifest in manifests] == ["p0-on-demand", "p0-spot"]
+    for manifest in manifests:
+        needs = manifest["spec"]["template"]["spec"]["requirements"]
+        assert {"key": GPU_COUNT, "operator": "In", "values": ["1", "4"]} in needs
+    assert {machine.gpus for machine in env.pools[0].machines} == {1, 4}, "and no metal, which has eight"
+
+
+def test_types_that_were_not_meant_are_left_out_for_every_count() -> None:
+    """Name and memory of two models match a third one as well; its types have one or eight GPUs."""
+    pool = {"gpu": {"models": ["H100-SXM", "A100-SXM4-40GB"], "count": [1, 8]}}
+    env = aws(pool)
+    (manifest,) = karpenter.node_pools(env, env.pools[0])
+    (left_out,) = [
+        item["values"]
+        for item in manifest["spec"]["template"]["spec"]["requirements"]
+        if item["operator"] == "NotIn"
+    ]
+    assert left_out == ["p4de.24xlarge"]
+
+
+def test_a_count_more_changes_no_node_that_is_there() -> None:
+    """Karpenter's drift hash is of the template without its requirements."""
+    fewer, more = (aws({"gpu": {"models": ["A10G"], "count": count}}) for count in ([1, 4], [1, 4, 8]))
+    templates = [karpenter.node_pools(env, env.pools[0])[0]["spec"]["template"] for env in (fewer, more)]
+    for template in templates:
+        del template["spec"]["requirements"]
+    assert templates[0] == templates[1]
+
+
+POOLS: list[dict[str, Any]] = [
+    {"gpu": {"models": ["T4"]}, "sharing": COUNTS["sharing"]},
+    {"gpu": {"models": ["L4", "A10G"]}, "capacity": ["on_demand", "spot"]},
+    {"gpu": {"models": ["T4"]}, "elastic": None, "nodes": 2},
+]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_list_of_one_is_that_number(pool: dict[str, Any]) -> None:
+    number, listed = (
+        render.render(aws({**pool, "gpu": {**pool["gpu"], "count": count}})) for count in (1, [1])
+    )
+    for files in (number, listed):
+        del files["environment.yaml"]
+    assert number == listed
+    assert "offers-per-gpu" not in number.get("karpenter.yaml", "")
+
+
+def test_a_workload_may_ask_for_what_the_largest_node_offers() -> None:
+    work = {"name": "w", "kind": "pod", "pool": "p0", "image": "x:1"}
+    kept = {**COUNTS, "sharing": {**COUNTS["sharing"], "fail_requests_greater_than_one": False}}
+    env = aws(kept, workloads=[{**work, "count": 12}])
+    assert env.workloads[0].device_count == 12, "thirteen are in the table of bad input"
+    assert allocatable.max_resources(env.pools[0]) == {"nvidia.com/gpu.shared": 12}
+
+
+def test_what_nodes_offer_is_said_by_their_number_of_gpus() -> None:
+    (pool,) = yaml.safe_load_all(render.render(TABLE["several counts"])["pools.yaml"])
+    assert pool["offered"] == {"1": {"nvidia.com/gpu.shared": 3}, "4": {"nvidia.com/gpu.shared": 12}}
+    (single,) = yaml.safe_load_all(render.render(TABLE["sliced"])["pools.yaml"])
+    assert single["offered"] == {"nvidia.com/gpu.shared": 3}
+
+
+@pytest.mark.parametrize(
+    ("expected", "gpus"), [({GPU_COUNT: "4"}, 4), ({GPU_COUNT: "1"}, 1), ({}, None), ({GPU_COUNT: "x"}, None)]
+)
+def test_a_live_node_says_how_many_it_has_where_the_pool_does_not(
+    expected: dict[str, str], gpus: int | None
+) -> None:
+    several, one = TABLE["several counts"].pools[0], TABLE["sliced"].pools[0]
+    assert allocatable.node_gpus(several, expected) == gpus
+    assert allocatable.node_gpus(one, expected) == 1
+
+
+def test_an_existing_pool_says_by_discoverys_label_what_each_node_offers() -> None:
+    gpu = {"models": ["H100"], "count": [4, 8]}
+    env = on("existing", {"gpu": gpu}, gpu_operator={"driver": "host"}, monitoring={})
+    offers = {"4": {"nvidia.com/gpu": 4}, "8": {"nvidia.com/gpu": 8}}
+    assert readiness_gate.pools(env)["p0"]["offers"] == offers
+    texts = "".join(map(str, facts.rules(env)))
+    assert 'label_nvidia_com_gpu_count="8"' in texts
+    assert "instance_gpu_count" not in texts

@@ -14,35 +14,18 @@ import pytest
 from infra.config import parse
 from infra.plan import quotas, scheduler, workloads
 from tests import packing
-from tests.conftest import Kubectl, Plane
-from tests.plan.aws_environments import CLAIMED, TABLE, aws
+from tests.build.aws_environments import CLAIMED, aws
+from tests.conftest import Plane
 
 pytestmark = pytest.mark.cluster
 
-NODES = ("claimed-0", "claimed-1")
-POOL = TABLE["claimed"].pools[0]
+Manifest = dict[str, Any]
 DEVICE_CLASS = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "DeviceClass",
     "metadata": {"name": "gpu.nvidia.com"},
     "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}]},
 }
-Manifest = dict[str, Any]
-
-
-def node(name: str) -> Manifest:
-    """A node of the pool as Karpenter makes it; kwok plays its kubelet."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {"gpuform.io/pool": POOL.name, "kubernetes.io/hostname": name},
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-        },
-        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
-        "status": {"allocatable": {"cpu": "48", "memory": "192Gi", "pods": "110"}},
-    }
 
 
 def resource_slice(name: str) -> Manifest:
@@ -55,52 +38,49 @@ def resource_slice(name: str) -> Manifest:
             "driver": "gpu.nvidia.com",
             "nodeName": name,
             "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": f"gpu-{index}"} for index in range(POOL.gpu_count)],
+            "devices": [{"name": f"gpu-{index}"} for index in range(4)],
         },
     }
 
 
-@pytest.fixture(scope="module")
-def claims(control_plane: Plane) -> Iterator[Kubectl]:
-    made: list[Manifest] = [DEVICE_CLASS]
-    for name in NODES:
-        made += [node(name), resource_slice(name)]
-    everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
-    control_plane.kubectl("apply", "--server-side", "-f", "-", input=everything)
-    for name in NODES:  # apply does not set the status
-        status = json.dumps({"status": node(name)["status"]})
-        control_plane.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
-    yield control_plane.kubectl
-    control_plane.kubectl("delete", "--ignore-not-found", "-f", "-", input=everything)
+CLAIMABLE = (DEVICE_CLASS, resource_slice("p0-0"), resource_slice("p0-1"))
 
 
-def items(kubectl: Kubectl, kind: str) -> list[Manifest]:
-    found: list[Manifest] = json.loads(kubectl("get", kind, "-n", "default", "-o", "json"))["items"]
-    return found
+@pytest.fixture
+def made(control_plane: Plane) -> Iterator[list[Manifest]]:
+    found: list[Manifest] = []
+    yield found
+    packing.delete(control_plane, found)
 
 
-def test_the_scheduler_gives_each_pod_gpus_of_its_own(claims: Kubectl) -> None:
-    work = {"name": "train", "kind": "deployment", "replicas": 4, "pool": "p0", "count": 2, "image": "a:1"}
-    objects = workloads.manifests(aws(CLAIMED, workloads=[work]))
-    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    arguments = ("apply", "--server-side", "--validate=strict", "-f", "-")
-    claims(*arguments, input=manifest)
-    claims("scale", "deployment/train", "--replicas=5")  # an environment may not declare what never fits
-    condition = "--for=jsonpath={.status.readyReplicas}=4"
-    claims("wait", "deployment/train", condition, "--timeout=60s")
-    given = [
+def devices(plane: Plane, namespace: str) -> list[tuple[str, str]]:
+    """Node and GPU of every allocated claim."""
+    claims = json.loads(plane.kubectl("get", "resourceclaims", "-n", namespace, "-o", "json"))["items"]
+    return [
         (device["pool"], device["device"])
-        for claim in items(claims, "resourceclaims")
+        for claim in claims
         for device in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
     ]
-    assert len(given) == len(set(given)) == 8, "two nodes of four GPUs, two GPUs for each of four pods"
-    phases = sorted(pod["status"]["phase"] for pod in items(claims, "pods"))
-    assert phases == ["Pending", *["Running"] * 4], "the fifth waits for a GPU"
-    changed = json.dumps(objects[0]).replace('"count": 2', '"count": 1')
-    with pytest.raises(AssertionError) as fixed:
-        claims(*arguments, input=changed)
-    assert "field is immutable" in str(fixed.value)
-    claims("delete", "--wait=true", "-f", "-", input=manifest)
+
+
+def test_the_scheduler_gives_each_pod_gpus_of_its_own(control_plane: Plane, made: list[Manifest]) -> None:
+    work = {"name": "train", "kind": "deployment", "replicas": 4, "pool": "p0", "count": 2, "image": "a:1"}
+    objects = workloads.manifests(aws(CLAIMED, workloads=[work]))
+    made += CLAIMABLE
+    with packing.nodes(control_plane, "p0", 2, {}):
+        packing.apply(control_plane, [*made, *objects])
+        # An environment may not declare what never fits.
+        control_plane.kubectl("scale", "deployment/train", "--replicas=5")
+        condition = "--for=jsonpath={.status.readyReplicas}=4"
+        control_plane.kubectl("wait", "deployment/train", condition, "--timeout=60s")
+        given = devices(control_plane, "default")
+        assert len(given) == len(set(given)) == 8, "two nodes of four GPUs, two GPUs for each of four pods"
+        phases = sorted(pod["status"]["phase"] for pod in packing.pods(control_plane, "default"))
+        assert phases == ["Pending", *["Running"] * 4], "the fifth waits for a GPU"
+        changed = json.loads(json.dumps(objects[0]).replace('"count": 2', '"count": 1'))
+        with pytest.raises(AssertionError, match="field is immutable"):
+            packing.apply(control_plane, [changed])
+        packing.delete(control_plane, objects)
 
 
 ELASTIC = {"machine": "g6.12xlarge", "spare": 2}
@@ -110,13 +90,6 @@ def spaces(env: Any) -> list[Manifest]:
     return [
         namespace for namespace in quotas.namespaces(env) if namespace["metadata"]["name"] != "gpu-operator"
     ]
-
-
-@pytest.fixture
-def made(control_plane: Plane) -> Iterator[list[Manifest]]:
-    found: list[Manifest] = []
-    yield found
-    packing.delete(control_plane, found)
 
 
 def pod(name: str, resource: str, number: int) -> Manifest:
@@ -192,15 +165,11 @@ def test_claims_are_allocated_with_the_packers_own_rights(control_plane: Plane, 
     work = {"name": "train", "namespace": "work", "kind": "deployment", "pool": "p0", "image": "a:1"}
     env = parse({**aws(CLAIMED, workloads=[work]).resolved(), "scheduling": {"packer": True}})
     with packing.nodes(control_plane, "p0", 2, {}):
-        slices = [resource_slice(f"p0-{index}") for index in range(2)]
-        made += [DEVICE_CLASS, *slices, *spaces(env)]
+        made += [*CLAIMABLE, *spaces(env)]
         made += [manifest for manifest in scheduler.manifests(env) if manifest["kind"] != "Deployment"]
         made += workloads.manifests(env)
         packing.apply(control_plane, made)
         packing.placed(control_plane, "work", 1)
-        (claim,) = json.loads(control_plane.kubectl("get", "resourceclaims", "-n", "work", "-o", "json"))[
-            "items"
-        ]
-        assert len(claim["status"]["allocation"]["devices"]["results"]) == 1
+        assert len(devices(control_plane, "work")) == 1
         packing.delete(control_plane, made)
         made.clear()

@@ -14,8 +14,8 @@ from infra.model.gpu.dcgm import DEFAULT, FIELDS
 from infra.plan import device_plugin, gpu_operator, monitoring, scraping
 from infra.plan.quotas import namespaces
 from infra.plan.render import render
+from tests.build.environments import on
 from tests.external import reference
-from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 

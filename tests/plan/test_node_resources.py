@@ -24,10 +24,10 @@ from infra.plan import device_plugin, dra, gpu_operator, monitoring, nodes, shar
 from infra.strict_yaml import load_all
 from lab.rehearse.nodes import simulated_nodes
 from lab.toolchain import Toolchain
+from tests.build.aws_environments import aws
+from tests.build.environments import on
+from tests.build.openstack_stacks import capi
 from tests.external import reference
-from tests.plan.aws_environments import aws
-from tests.plan.environments import on
-from tests.plan.test_simulated_clouds import openstack
 
 ROOT = Path(__file__).parents[2]
 T4 = {"machine": "g4dn.xlarge"}
@@ -52,7 +52,7 @@ def test_the_kubelet_leaves_what_karpenter_publishes_for_each_type() -> None:
         (aws({**T4, "aws": {"max_pods": 110}}), NodeResources(3725, 14267, 110 - 10)),
         (aws({**T4, "aws": BOTTLE}), NodeResources(3725, 14267 - 11 * (110 - 29), 110 - 9)),
         (aws({**T4, "nodes": 1}), NodeResources(3725, 14267 + 1229, 29 - 10)),
-        (openstack({"nodes": 1}), NodeResources(28000 - 5, 168 * 1024 - 64, 110 - 7)),
+        (capi({"nodes": 1}), NodeResources(28000 - 5, 168 * 1024 - 64, 110 - 7)),
     ],
     ids=["elastic", "more pods", "bottlerocket reserves for more pods", "node group", "openstack"],
 )

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuform.stack.preview import snapshot
 from infra.config import parse
@@ -12,14 +10,13 @@ from infra.plan import images, notebooks, workloads
 from lab.rehearse import pods
 from policies.pack import RULES
 from policies.rule import judge
-from tests.components.recording import record
-from tests.config.edits import changed
+from tests.build.edits import changed
+from tests.config import tables
+from tests.fakes.recorder import record
 
 pytestmark = pytest.mark.unit
 
-GOOD: dict[str, Any] = yaml.safe_load(
-    (Path(__file__).parents[1] / "config" / "good_notebooks.yaml").read_text()
-)
+GOOD = tables.GOOD["notebooks"]
 QUEUED = (
     {"at": "queues", "put": {"teams": [{"name": "course", "namespaces": ["course"], "quota": {"mig": 7}}]}},
     {"at": "workloads/0/queue", "put": "course"},
@@ -28,7 +25,7 @@ QUEUED = (
 
 def objects_of(*changes: dict[str, Any]) -> dict[tuple[str, str], Any]:
     """Objects of the notebooks by kind and name."""
-    env = parse(changed(GOOD, *changes) if changes else GOOD)
+    env = parse(changed(GOOD, *changes))
     return {(item["kind"], item["metadata"]["name"]): item for item in workloads.manifests(env)}
 
 

@@ -10,10 +10,10 @@ import yaml
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.plan import images, queues, quotas, workloads
-from tests.config.edits import changed
+from tests.build import aws_environments
+from tests.build.edits import changed
+from tests.build.environments import on
 from tests.config.tables import GOOD
-from tests.plan import aws_environments
-from tests.plan.environments import on
 
 pytestmark = pytest.mark.unit
 

@@ -17,15 +17,21 @@ from infra.plan.cost import bill
 from infra.plan.nodes import aws_nodes as played
 from policies.pack import RULES
 from policies.rule import judge
-from tests.components.recording import record
-from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, COUNTS, SLICED, aws
-from tests.plan.environments import on, pod_spec
+from tests.build.aws_environments import CLAIMED, CLAIMED_SLICES, COUNTS, SLICED, aws
+from tests.build.environments import on, pod_spec
+from tests.fakes.recorder import record
 
 pytestmark = pytest.mark.unit
 
 NEWEST = {"al2023": "al2023@v20261012", "al2023-nvidia": "al2023@v20261012"}
 WHOLE = {"machine": "g6.12xlarge"}
 CUT = {"3g.20gb": 1, "2g.10gb": 2}
+POOLS = [
+    {"name": "t4", "machine": "g2.5xlarge", "sharing": {"kind": "time_slicing", "replicas": 4}},
+    {"name": "mig", "machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": CUT}},
+    {"name": "whole", "machine": "g4.p4.40g"},
+    {"name": "cpu", "machine": "m6i.xlarge"},
+]
 KEEP = {"kind": "time_slicing", "replicas": 3, "rename": True, "fail_requests_greater_than_one": False}
 
 
@@ -127,12 +133,7 @@ def test_spare_nodes_are_paid_for_and_played() -> None:
 
 
 def test_a_quota_names_every_gpu_resource_of_the_environment() -> None:
-    pools = [
-        {"name": "t4", "machine": "g2.5xlarge", "sharing": {"kind": "time_slicing", "replicas": 4}},
-        {"name": "mig", "machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": CUT}},
-        {"name": "whole", "machine": "g4.p4.40g"},
-        {"name": "more", "machine": "g1.4xlarge"},
-    ]
+    pools = [*POOLS[:3], {"name": "more", "machine": "g1.4xlarge"}]
     spaces = [
         {"name": "team", "quota": {"t4": 3, "mig": {"2g.10gb": 1}}},
         {"name": "default", "quota": {"whole": 2, "more": 1}},
@@ -140,12 +141,8 @@ def test_a_quota_names_every_gpu_resource_of_the_environment() -> None:
     ]
     env = on("embedded", *pools, namespaces=spaces)
     found = {item["metadata"]["namespace"]: item["spec"]["hard"] for item in quotas.resource_quotas(env)}
-    nothing = {
-        "requests.nvidia.com/gpu": "0",
-        "requests.nvidia.com/gpu.shared": "0",
-        "requests.nvidia.com/mig-2g.10gb": "0",
-        "requests.nvidia.com/mig-3g.20gb": "0",
-    }
+    every = ("gpu", "gpu.shared", "mig-2g.10gb", "mig-3g.20gb")
+    nothing = {f"requests.nvidia.com/{name}": "0" for name in every}
     assert found["team"] == nothing | {
         "requests.nvidia.com/gpu.shared": "3",
         "requests.nvidia.com/mig-2g.10gb": "1",
@@ -169,8 +166,7 @@ def test_claimed_gpus_are_counted_by_their_class() -> None:
 
 def test_priorities_are_classes_that_pods_name() -> None:
     work = {"name": "ci", "kind": "job", "pool": "p0", "image": "a:1", "priority": "low"}
-    env = aws(SLICED, workloads=[])
-    env = changed(env, priorities={"high": 1000, "low": -10}, workloads=[work])
+    env = changed(aws(SLICED), priorities={"high": 1000, "low": -10}, workloads=[work])
     found = {item["metadata"]["name"]: item for item in quotas.priority_classes(env)}
     assert {name: entry["value"] for name, entry in found.items()} == {"high": 1000, "low": -10}
     assert not any(one["globalDefault"] for one in found.values())
@@ -199,13 +195,6 @@ def test_shares_of_slices_are_held_one_by_one_beside_whole_gpus() -> None:
     }
 
 
-POOLS = [
-    {"name": "t4", "machine": "g2.5xlarge", "sharing": {"kind": "time_slicing", "replicas": 4}},
-    {"name": "mig", "machine": "g4.p1.40g",
-     "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}},
-    {"name": "whole", "machine": "g4.p4.40g"},
-    {"name": "cpu", "machine": "m6i.xlarge"},
-]  # fmt: skip
 WORK = [
     {"name": "shared", "kind": "pod", "pool": "t4", "image": "a:1"},
     {"name": "pinned", "kind": "job", "gpu_product": "NVIDIA-A100-PCIE-40GB", "image": "a:1"},
@@ -238,14 +227,9 @@ def test_gpus_outweigh_everything_that_a_pod_has_not_asked_for() -> None:
     assert profile["schedulerName"] == "gpuform-packer"
     strategy = profile["pluginConfig"][0]["args"]["scoringStrategy"]
     assert strategy["type"] == "MostAllocated"
-    assert {item["name"]: item["weight"] for item in strategy["resources"]} == {
-        "nvidia.com/gpu": 100,
-        "nvidia.com/gpu.shared": 100,
-        "nvidia.com/mig-2g.10gb": 100,
-        "nvidia.com/mig-3g.20gb": 100,
-        "cpu": 1,
-        "memory": 1,
-    }
+    gpus = [f"nvidia.com/{name}" for name in ("gpu", "gpu.shared", "mig-2g.10gb", "mig-3g.20gb")]
+    weights = {**dict.fromkeys(gpus, 100), "cpu": 1, "memory": 1}
+    assert {item["name"]: item["weight"] for item in strategy["resources"]} == weights
     off = {entry["name"] for entry in profile["plugins"]["score"]["disabled"]}
     assert off == {"NodeResourcesBalancedAllocation", "ImageLocality"}
     assert found["leaderElection"]["resourceName"] == "gpuform-packer"
@@ -264,8 +248,7 @@ def test_only_pods_that_ask_for_gpus_name_it() -> None:
 
 def test_pods_that_claim_name_it_too() -> None:
     work = {"name": "train", "kind": "pod", "pool": "p0", "image": "a:1"}
-    env = aws(CLAIMED, workloads=[work])
-    env = parse({**env.resolved(), "scheduling": {"packer": True}})
+    env = changed(aws(CLAIMED, workloads=[work]), scheduling={"packer": True})
     (pod,) = [item for item in workloads.manifests(env) if item["kind"] == "Pod"]
     assert pod["spec"]["schedulerName"] == "gpuform-packer"
 
@@ -287,12 +270,8 @@ def test_its_version_is_the_clusters() -> None:
     assert image(existing()) == "registry.k8s.io/kube-scheduler:v1.33.7"
     for minor in EKS_VERSIONS:
         named = {} if minor in versions.EKS_ADD_ONS else versions.EKS_ADD_ONS["1.36"]
-        env = parse(
-            {
-                **aws(SLICED, version=minor, add_ons=named, images=NEWEST).resolved(),
-                "scheduling": {"packer": True},
-            }
-        )
+        newest = aws(SLICED, version=minor, add_ons=named, images=NEWEST)
+        env = changed(newest, scheduling={"packer": True})
         assert image(env).startswith(f"registry.k8s.io/kube-scheduler:v{minor}.")
     assert versions.KUBE_SCHEDULER[versions.KUBERNETES.rpartition(".")[0]] == versions.KUBERNETES
 
@@ -308,8 +287,7 @@ def test_the_embedded_cluster_runs_it_as_a_process() -> None:
 def test_the_policies_hold(cluster: str) -> None:
     env = existing()
     if cluster == "aws":
-        pool = {**SLICED, "spare": 1}
-        env = parse({**aws(pool).resolved(), "scheduling": {"packer": True}})
+        env = changed(aws({**SLICED, "spare": 1}), scheduling={"packer": True})
     judged = record(env.resolved()).judged()
     assert "kubernetes:apps/v1:Deployment" in {item.type for item in judged}
     assert [item for item in judge(RULES, judged) if item.rule.severity != "low"] == []

@@ -14,7 +14,7 @@ from infra.plan import images, kserve, quotas, scaling, serving, workloads
 from infra.plan.render import render
 from infra.plan.rules.alerts import pods
 from lab.rehearse import workloads as rehearsed
-from tests.config.edits import changed
+from tests.build.edits import changed
 from tests.config.tables import GOOD, SERVED
 
 pytestmark = pytest.mark.unit

@@ -11,10 +11,10 @@ from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import eks, karpenter, queues, user_data, workloads
 from infra.plan.nodes import aws_nodes
-from tests.config.edits import message
-from tests.plan import aws_environments
-from tests.plan.aws_environments import aws
-from tests.plan.environments import declared, pod_spec
+from tests.build import aws_environments
+from tests.build.aws_environments import aws
+from tests.build.edits import message
+from tests.build.environments import declared, pod_spec
 
 pytestmark = pytest.mark.unit
 
@@ -83,13 +83,8 @@ def test_pods_that_do_not_run_together_have_a_number_and_no_first() -> None:
 def test_a_job_without_the_new_keys_keeps_its_template() -> None:
     """A Job with another template is replaced."""
     (job,) = made()
-    assert job["spec"].keys() == {
-        "parallelism",
-        "completions",
-        "template",
-        "backoffLimit",
-        "podFailurePolicy",
-    }
+    always = {"parallelism", "completions", "template", "backoffLimit", "podFailurePolicy"}
+    assert job["spec"].keys() == always
     assert pod_spec(job).keys().isdisjoint({"volumes", "subdomain"})
     assert pod_spec(job)["containers"][0].keys().isdisjoint({"env", "volumeMounts"})
 

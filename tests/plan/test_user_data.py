@@ -15,8 +15,8 @@ from infra.model.environment import Environment
 from infra.plan import karpenter, user_data
 from policies import guarded
 from policies.rule import Resource, judge
-from tests.components.recording import record
-from tests.plan.aws_environments import TABLE
+from tests.build.aws_environments import TABLE
+from tests.fakes.recorder import record
 
 pytestmark = pytest.mark.unit
 

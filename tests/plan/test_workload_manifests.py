@@ -12,8 +12,8 @@ from infra.model.base.errors import InputError
 from infra.model.workload import matching
 from infra.model.workload.workload import PodWorkload
 from infra.plan import gpu_operator, quotas, workloads
-from tests.plan.aws_environments import CLAIMED, aws
-from tests.plan.environments import gpus, on, pod_spec
+from tests.build.aws_environments import CLAIMED, aws
+from tests.build.environments import gpus, on, pod_spec
 
 pytestmark = pytest.mark.unit
 
@@ -39,46 +39,39 @@ CUT, SEVEN = _cut(CERN, "g4.p1.40g"), _cut(ALL, "g4.p1.40g")
 CPU = {"machine": "m6i.xlarge"}
 
 
+P0, PRODUCT = {"pool": "p0"}, {"gpu_product": "NVIDIA-A100-PCIE-40GB"}
+BIG, SMALL = {"slice": "3g.20gb"}, {"slice": "2g.10gb"}
+
+
 @pytest.mark.parametrize(
-    ("pools", "workload", "request_"),
+    ("pools", "workload", "resource", "number"),
     [
-        ([T4], {"pool": "p0"}, {"nvidia.com/gpu": "1"}),
-        ([SHARED], {"pool": "p0"}, {"nvidia.com/gpu.shared": "1"}),
-        ([CUT], {"pool": "p0", "slice": "2g.10gb", "count": 2}, {"nvidia.com/mig-2g.10gb": "2"}),
-        ([SEVEN], {"pool": "p0"}, {"nvidia.com/mig-1g.5gb": "1"}),
-        ([CUT, {"machine": "g4.p4.40g"}], {"gpu_product": "NVIDIA-A100-PCIE-40GB"}, {"nvidia.com/gpu": "1"}),
-        (
-            [CUT],
-            {"gpu_product": "NVIDIA-A100-PCIE-40GB", "slice": "3g.20gb"},
-            {"nvidia.com/mig-3g.20gb": "1"},
-        ),
-        ([_cut(CERN, devices=[0])], {"pool": "p0", "slice": "3g.20gb"}, {"nvidia.com/mig-3g.20gb": "1"}),
-        ([_cut(CERN, devices=[0])], {"pool": "p0"}, {"nvidia.com/gpu": "1"}),
-        ([_cut(CERN, devices=[0])], {"pool": "p0", "count": 3}, {"nvidia.com/gpu": "3"}),
-        ([_cut(ALL, devices=[0], share=TWO)], {"pool": "p0", "count": 3}, {"nvidia.com/gpu": "3"}),
-        (
-            [_cut(CERN, share=TWO)],
-            {"pool": "p0", "slice": "3g.20gb"},
-            {"nvidia.com/mig-3g.20gb.shared": "1"},
-        ),
-        (
-            [_cut(CERN, share={**TWO, "rename": False})],
-            {"pool": "p0", "slice": "3g.20gb"},
-            {"nvidia.com/mig-3g.20gb": "1"},
-        ),
-        ([_cut(ALL, share=TWO)], {"pool": "p0"}, {"nvidia.com/mig-1g.5gb.shared": "1"}),
-        ([_cut(ALL, strategy="single")], {"pool": "p0"}, {"nvidia.com/gpu": "1"}),
-        ([T4, CPU], {}, {}),
-        ([T4, CPU], {"pool": "p1"}, {}),
+        ([T4], P0, "gpu", "1"),
+        ([SHARED], P0, "gpu.shared", "1"),
+        ([CUT], {**P0, **SMALL, "count": 2}, "mig-2g.10gb", "2"),
+        ([SEVEN], P0, "mig-1g.5gb", "1"),
+        ([CUT, {"machine": "g4.p4.40g"}], PRODUCT, "gpu", "1"),
+        ([CUT], {**PRODUCT, **BIG}, "mig-3g.20gb", "1"),
+        ([_cut(CERN, devices=[0])], {**P0, **BIG}, "mig-3g.20gb", "1"),
+        ([_cut(CERN, devices=[0])], P0, "gpu", "1"),
+        ([_cut(CERN, devices=[0])], {**P0, "count": 3}, "gpu", "3"),
+        ([_cut(ALL, devices=[0], share=TWO)], {**P0, "count": 3}, "gpu", "3"),
+        ([_cut(CERN, share=TWO)], {**P0, **BIG}, "mig-3g.20gb.shared", "1"),
+        ([_cut(CERN, share={**TWO, "rename": False})], {**P0, **BIG}, "mig-3g.20gb", "1"),
+        ([_cut(ALL, share=TWO)], P0, "mig-1g.5gb.shared", "1"),
+        ([_cut(ALL, strategy="single")], P0, "gpu", "1"),
+        ([T4, CPU], {}, None, None),
+        ([T4, CPU], {"pool": "p1"}, None, None),
     ],
 )
 def test_the_request_follows_from_the_pool(
-    pools: list[dict[str, Any]], workload: dict[str, Any], request_: dict[str, str]
+    pools: list[dict[str, Any]], workload: dict[str, Any], resource: str | None, number: str
 ) -> None:
     env = on("embedded", *pools, workloads=[workload])
-    assert gpus(workloads.manifests(env)[0]) == request_
+    expected = {f"nvidia.com/{resource}": number} if resource else {}
+    assert gpus(workloads.manifests(env)[0]) == expected
     chosen = [pool for pool in env.pools if pool.name == workload.get("pool")]
-    assert not chosen or matching.requested_resource(chosen, env.workloads[0]) == next(iter(request_), None)
+    assert not chosen or matching.requested_resource(chosen, env.workloads[0]) == next(iter(expected), None)
 
 
 def test_a_workload_tolerates_the_taints_of_its_own_pools_only() -> None:
@@ -139,9 +132,11 @@ def test_a_service_finds_the_port_of_the_container_by_its_name() -> None:
     assert service["spec"]["selector"].items() <= made.items()
 
 
-ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+def rolling(surge: int, unavailable: int) -> dict[str, Any]:
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
 
 
+ROLLING = rolling(0, 1)
 ONE_L4 = {"machine": "g6.xlarge", "elastic": {"max": {"nvidia.com/gpu": 1}}}
 TWO_L4 = {"machine": "g6.xlarge", "elastic": {"max": {"nvidia.com/gpu": 2}}}
 FOUR_SHARES = {"machine": "g6.xlarge", "elastic": {"max": {"nvidia.com/gpu.shared": 4}},
@@ -205,14 +200,8 @@ def test_a_group_that_may_not_grow_any_more_ends_an_old_pod_first(replicas: int,
     [
         (None, ROLLING),
         ({"kind": "recreate"}, {"type": "Recreate"}),
-        (
-            {"kind": "rolling", "step": 2},
-            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 2}},
-        ),
-        (
-            {"kind": "surge", "step": 2},
-            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
-        ),
+        ({"kind": "rolling", "step": 2}, rolling(0, 2)),
+        ({"kind": "surge", "step": 2}, rolling(2, 0)),
     ],
 )
 def test_an_update_needs_no_gpu_beside_those_of_the_pods_unless_it_says_so(

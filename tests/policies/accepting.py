@@ -37,4 +37,4 @@ class AcceptingProvider(ResourceProvider):
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_provider(AcceptingProvider, sys.argv[2:]))
+    asyncio.run(serve_provider(AcceptingProvider))

@@ -67,12 +67,6 @@ def _agrees(mutant: Mutant, cases_: list[Case]) -> bool:
     return True
 
 
-def broken_rules(version: str, support: str, day: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setenv("GPUFORM_TODAY", day)
-    props = {"version": version, "upgradePolicy": {"supportType": support}}
-    return [finding.rule.id for finding in judge(eks.RULES, [Resource(contract.CLUSTER, "eks", props)])]
-
-
 @pytest.mark.parametrize(
     ("support", "day", "rules"),
     [
@@ -88,7 +82,10 @@ def broken_rules(version: str, support: str, day: str, monkeypatch: pytest.Monke
 def test_a_version_is_warned_of_before_its_end_and_refused_after(
     support: str, day: str, rules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert broken_rules("1.34", support, day, monkeypatch) == rules
+    monkeypatch.setenv("GPUFORM_TODAY", day)
+    props = {"version": "1.34", "upgradePolicy": {"supportType": support}}
+    found = judge(eks.RULES, [Resource(contract.CLUSTER, "eks", props)])
+    assert [finding.rule.id for finding in found] == rules
 
 
 def test_without_a_day_given_it_is_today(monkeypatch: pytest.MonkeyPatch) -> None:

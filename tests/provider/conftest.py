@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from gpuform.kubernetes.client import Client
 from gpuform.provider.handler import Call, Engine
+from gpuform.provider.nodes.cluster import Cluster, Clusters
 from gpuform.provider.own.provider import GpuformProvider
+from tests.fakes.client import FakeClient
 from tests.waiting import PATIENCE
 
 
@@ -23,6 +27,19 @@ class Log(Engine):
 
     async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
         self.lines.append(text)
+
+
+def call_for(token: str, log: Engine | None = None, name: str = "r", **more: Any) -> Call:
+    """A call of the engine for one resource."""
+    urn = f"urn:pulumi:dev::t::{token}::{name}"
+    return Call(urn, token, name, log or Engine(), asyncio.Event(), **more)
+
+
+def provider_of(client: FakeClient) -> GpuformProvider:
+    """The provider with this cluster, whatever the kubeconfig."""
+    provider = GpuformProvider(Engine())
+    provider._clusters = cast(Clusters, SimpleNamespace(get=lambda inputs: Cluster(cast(Client, client))))
+    return provider
 
 
 @dataclass
@@ -46,8 +63,7 @@ class ResourceDriver:
         raise NotImplementedError
 
     def call(self, **more: Any) -> Call:
-        urn = f"urn:pulumi:dev::t::{self.token}::{self.name}"
-        return Call(urn, self.token, self.name, self.log, asyncio.Event(), **more)
+        return call_for(self.token, self.log, self.name, **more)
 
     async def invoke(self, verb: str, *args: Any, **more: Any) -> Any:
         return await getattr(self.provider.handler(self.token), verb)(self.call(**more), *args)
@@ -69,6 +85,17 @@ class ResourceDriver:
         self.outputs = await self.invoke("update", self.name, self.inputs, self.outputs, news)
         self.inputs = news
         return self.outputs
+
+    async def preview(self, **inputs: Any) -> Any:
+        """The outputs of an update in a preview."""
+        news = await self.check(**inputs)
+        return await self.invoke("update", self.name, self.inputs, self.outputs, news, preview=True)
+
+    async def read(self) -> Any:
+        return await self.invoke("read", self.name, self.inputs, self.outputs)
+
+    async def delete(self) -> None:
+        await self.invoke("delete", self.name, self.inputs, self.outputs)
 
     async def changes(self, **inputs: Any) -> set[str]:
         answer = await self.invoke("diff", self.name, self.inputs, self.outputs, await self.check(**inputs))

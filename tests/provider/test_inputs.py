@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpuform.provider.handler import Call, Engine
+from gpuform.provider.handler import Engine
 from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import UNKNOWN, Secret
+from tests.provider.conftest import call_for
 from tests.provider.workloads.conftest import TOKEN, WorkloadDriver
 
 pytestmark = pytest.mark.unit
@@ -38,8 +39,7 @@ NO_INPUT = "is not an input; the inputs are kubeconfig, context,"
 
 
 def check(token: str, news: dict[str, Any]) -> Any:
-    call = Call("urn", token, "n", Engine(), asyncio.Event())
-    return asyncio.run(GpuformProvider(Engine()).handler(token).check(call, {}, news))
+    return asyncio.run(GpuformProvider(Engine()).handler(token).check(call_for(token), {}, news))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,9 @@ def check(token: str, news: dict[str, Any]) -> Any:
          "has no host; declare pools with hosts"),
     ],
 )  # fmt: skip
-def test_what_is_wrong(token: str, change: dict[str, Any], at: str, reason: str) -> None:
+def test_a_wrong_input_is_refused_with_its_property_and_the_reason(
+    token: str, change: dict[str, Any], at: str, reason: str
+) -> None:
     assert check(token, GOOD[token]).failures == []
     assert check(token, {**GOOD[token], **change}).failures == [(at, reason)]
 
@@ -101,7 +103,7 @@ def test_what_is_wrong(token: str, change: dict[str, Any], at: str, reason: str)
         (TOKEN, {"kubeconfig": UNKNOWN, "deployment": UNKNOWN}),
     ],
 )
-def test_what_is_unknown_is_not_judged(token: str, unknown: dict[str, Any]) -> None:
+def test_an_unknown_input_is_not_judged(token: str, unknown: dict[str, Any]) -> None:
     assert check(token, {**GOOD[token], **unknown}).failures == []
 
 
@@ -112,7 +114,7 @@ def test_a_kubeconfig_given_as_contents_becomes_a_secret() -> None:
     assert check(POOL, GOOD[POOL]).inputs["kubeconfig"] == PATH
 
 
-def test_what_is_not_given_has_a_default() -> None:
+def test_an_input_that_is_not_given_has_a_default() -> None:
     assert check(MIG, GOOD[MIG]).inputs["timeoutSeconds"] == 600
     without_deadline = {key: value for key, value in GOOD[TOKEN].items() if key != "deadlineSeconds"}
     inputs = check(TOKEN, without_deadline).inputs

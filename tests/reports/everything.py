@@ -6,38 +6,40 @@ import math
 from collections.abc import Mapping
 
 import httpx
-import yaml
 
 from gpuform.usage.cluster_objects import LiveObjects
 from gpuform.usage.prometheus import Prometheus
 from gpuform.usage.top.facts import Facts, gather_facts
-from infra.config import parse, price_list
-from tests.usage.top.played import Played, gpu_series, gpu_uuid, mig_uuid, node, pod, response, series
+from infra.config import price_list
+from tests.build.environments import on
+from tests.usage.top.played import (
+    MIXED,
+    Played,
+    gpu_series,
+    gpu_uuid,
+    mig_uuid,
+    node,
+    pod,
+    response,
+    series,
+)
 
 AT = 1_795_312_800.0  # 2026-11-22 02:00 UTC
 ODD = "train-<b>&\"quot'"
 WHOLE = "whole-0.example.org"
-ENV = parse(
-    yaml.safe_load("""
-        name: test
-        cluster: {kind: embedded}
-        gpu_operator: {mig_strategy: mixed}
-        pools:
-        - {name: t4-shared, machine: g4dn.xlarge, nodes: 2, sharing: {kind: time_slicing, replicas: 4}}
-        - {name: a100-mig, machine: g4.p1.40g, nodes: 1,
-           sharing: {kind: mig, layout: {3g.20gb: 1, 2g.10gb: 1}}}
-        - {name: a100-whole, machine: g4.p4.40g, nodes: 1}
-        - {name: mps, machine: g2.5xlarge, nodes: 1, sharing: {kind: mps, replicas: 16}}
-        - {name: cpu, machine: m6i.xlarge, nodes: 1}
-    """)
+SHARED, CUT = {"kind": "time_slicing", "replicas": 4}, {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 1}}
+ENV = on(
+    "embedded",
+    {"name": "t4-shared", "machine": "g4dn.xlarge", "nodes": 2, "sharing": SHARED},
+    {"name": "a100-mig", "machine": "g4.p1.40g", "sharing": CUT},
+    {"name": "a100-whole", "machine": "g4.p4.40g"},
+    {"name": "mps", "machine": "g2.5xlarge", "sharing": {"kind": "mps", "replicas": 16}},
+    {"name": "cpu", "machine": "m6i.xlarge"},
+    **MIXED,
 )
+SINCE = {"activeAt": "2026-11-22T01:30:00Z"}
 ALERTS = [
-    {
-        "labels": {"alertname": name, "severity": severity},
-        "state": state,
-        "activeAt": "2026-11-22T01:30:00Z",
-        "annotations": annotations,
-    }
+    {"labels": {"alertname": name, "severity": severity}, "state": state, "annotations": annotations, **SINCE}
     for name, severity, state, annotations in (
         ("GpuInfo", "info", "firing", {"description": "<i>said</i>", "runbook_url": "javascript:alert(1)"}),
         ("GpuXid", "critical", "firing", {"summary": "gone", "runbook_url": "https://example.org/a?b&c"}),

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gpuform.reports import catalogue, tables, top
-from gpuform.reports.fitting import crop_to_height
+from gpuform.reports.tables import crop_to_height
 from gpuform.usage.top.view import View
 from tests.reports.everything import facts
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gpuform.cli.main import app
+from gpuform.engine import Violation
 from gpuform.engine.events import Change, Step
 from gpuform.hosts.declared import DeclaredHosts, status_rows
 from gpuform.hosts.events import HostResult, Outcome
 from gpuform.hosts.verify import Report, Verdict
+from gpuform.stack.preview.effect import Effect, Weight
+from gpuform.stack.preview.outcome import Outcome as Preview
+from gpuform.stack.preview.snapshot import PodRef
 from gpuform.usage.health import HealthStatus, Ticket, UnhealthyNode
 from gpuform.usage.queues import QueueStatus, Usage, Waiting
 from gpuform.usage.status import summarise_status
@@ -23,7 +26,6 @@ from infra.model.base.prices import PriceList
 from infra.plan import cost
 from infra.plan.cost import to_document
 from tests.reports.live import ENV, node, pod
-from tests.stack.preview import test_summary as previews
 
 pytestmark = pytest.mark.unit
 
@@ -43,11 +45,11 @@ def status() -> dict[str, Any]:
 
 
 def preview() -> dict[str, Any]:
-    step = Step("update", "urn:pulumi:s::p::t::map", "planned", Change({}, {}, ("data.config",)))
-    found = replace(
-        previews.PLAIN, effects=(previews.EVICTION,), violations=(previews.BROKEN,), steps=(step,)
-    )
-    return found.to_json()
+    steps = (Step("update", "urn:pulumi:s::p::t::map", "planned", Change({}, {}, ("data.config",))),)
+    pods = (PodRef("science", "Deployment/web", "web-1", "t4", "t4-0", gpu=True),)
+    effects = (Effect(Weight.EVICTION, "pool t4", "nodes are replaced", ("t4-0",), pods),)
+    broken = (Violation("gpuform/encrypted", True, "a is not", "urn:x::y::z::class"),)
+    return Preview("prod", True, True, {"same": 40}, steps, effects, broken).to_json()
 
 
 def images() -> dict[str, Any]:

@@ -29,9 +29,8 @@ pytestmark = pytest.mark.unit
 
 def page_of(*objects: dict[str, Any]) -> str:
     """The page of these nodes, without Prometheus's measurements."""
-    return render_page(
-        gather_facts(ENV, "x", LiveObjects(objects), Prometheus(Played(), ""), price_list(ENV), AT)
-    )
+    asked = Prometheus(Played(), "")
+    return render_page(gather_facts(ENV, "x", LiveObjects(objects), asked, price_list(ENV), AT))
 
 
 def test_the_page_is_whole_asks_nobody_and_is_the_same_every_time() -> None:
@@ -109,10 +108,8 @@ def test_a_served_page_is_rendered_anew_on_loopback_and_reloads() -> None:
             url = f"http://127.0.0.1:{server.server_port}/"
             first, second, third = (httpx.get(url) for _ in range(3))
             assert (first.text, second.text) == ("first", "second")
-            assert (third.status_code, third.text) == (
-                503,
-                "failed: cluster of a: cannot be reached; start it\n",
-            )
+            message = "failed: cluster of a: cannot be reached; start it\n"
+            assert (third.status_code, third.text) == (503, message)
             assert {one.headers["refresh"] for one in (first, second, third)} == {"15"}
             assert httpx.get(url, headers={"Host": "example.org"}).status_code == 404
             assert httpx.get(f"{url}other").status_code == 404
@@ -127,10 +124,8 @@ def test_pools_cost_money_and_so_does_what_is_requested_and_not_used() -> None:
     assert found["t4-shared"].idle == pytest.approx(0.526 * (0.5 + 1.0))
     assert found["t4-shared"].unused == 0.0, "what is asked for there is used"
     assert found["a100-whole"].paid is None
-    objects = LiveObjects(
-        (node("n", "t4-shared", gpus=1, machine="g4dn.xlarge"),),
-        (pod("a/b", "n", (gpu_uuid("n", 0, 0),), gpu_shared=1),),
-    )
+    one = node("n", "t4-shared", gpus=1, machine="g4dn.xlarge")
+    objects = LiveObjects((one,), (pod("a/b", "n", (gpu_uuid("n", 0, 0),), gpu_shared=1),))
     asked = Prometheus(Played(gpu_series("n", 0, 0.05, 1, 15)), "")
     money = gather_facts(ENV, "test", objects, asked, price_list(ENV), AT).pools[0].money
     assert money.unused == pytest.approx(0.526 * 0.2)
@@ -161,10 +156,8 @@ def test_a_large_cluster_is_drawn_in_part_and_that_is_said(nodes: int) -> None:
     asked = Played()
     for one in many[:100]:
         asked.series += gpu_series(one["metadata"]["name"], 0, 0.5, 1, 40)
-    asked.alerts = [
-        {"labels": {"alertname": f"Gpu{index}", "severity": "info"}, "state": "firing", "activeAt": ""}
-        for index in range(MOST_ALERTS + 7)
-    ]
+    labels = ({"alertname": f"Gpu{index}", "severity": "info"} for index in range(MOST_ALERTS + 7))
+    asked.alerts = [{"labels": own, "state": "firing", "activeAt": ""} for own in labels]
     current = gather_facts(ENV, "big", LiveObjects(many, pods), Prometheus(asked, ""), price_list(ENV), AT)
     text = render_page(current)
     assert text.count('class="node"') == 60

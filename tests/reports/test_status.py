@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
+from rich.console import Console
 from rich.text import Text
 
 from gpuform.kubernetes.kinds import NODE_POOL, RESOURCE_CLAIM, RESOURCE_SLICE, Kind
@@ -13,10 +13,10 @@ from gpuform.reports import tables
 from gpuform.usage import cluster_objects as objects
 from gpuform.usage import nodes as seen
 from gpuform.usage.status import summarise_status
-from infra.config import parse
 from infra.model.environment import Environment
-from tests.components import aws_stacks, openstack_stacks
-from tests.plan.aws_environments import TABLE
+from tests.build import openstack_stacks
+from tests.build.aws_environments import TABLE, aws
+from tests.build.environments import on
 from tests.reports.live import ENV, node, pod
 
 pytestmark = pytest.mark.unit
@@ -33,23 +33,12 @@ def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
             pod("c", None, {"phase": "Pending"}, shares=1),
         ],
     )
-    assert current.to_json()["pools"][0] == {
-        "name": "t4",
-        "sharing": "time_slicing",
-        "declared": 1,
-        "bounds": None,
-        "nodes": [
-            {
-                "name": "t4-0",
-                "ready": True,
-                "allocatable": {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 4},
-                "used": {"nvidia.com/gpu.shared": 3},
-                "waits_for": "",
-            }
-        ],
-    }
+    has = {"allocatable": {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 4}}
+    has["used"] = {"nvidia.com/gpu.shared": 3}
+    pool = {"name": "t4", "sharing": "time_slicing", "declared": 1, "bounds": None}
+    nodes = [{"name": "t4-0", "ready": True, **has, "waits_for": ""}]
+    assert current.to_json()["pools"][0] == {**pool, "nodes": nodes}
     assert [p["name"] for p in current.to_json()["pods"]] == ["a", "b", "c", "done"]
-    assert set(current.to_json()["pods"][0]) == {"namespace", "name", "node", "phase", "reason"}
 
 
 @pytest.mark.parametrize(("main", "first", "held"), [(0, 2, 2), (1, 2, 2), (2, 1, 2), (1, 0, 1)])
@@ -90,15 +79,9 @@ def test_a_pool_of_another_environment_with_the_same_name_is_not_this_ones(
     assert [one.name for one in summarise_status(ENV, [theirs], []).pools[0].nodes] == there
 
 
-MIG = parse(
-    yaml.safe_load("""
-        name: test
-        cluster: {kind: embedded}
-        gpu_operator: {mig_strategy: mixed}
-        pools:
-        - {name: t4, machine: g4.p1.40g, nodes: 1, sharing: {kind: mig, layout: {3g.20gb: 1, 2g.10gb: 2}}}
-    """)
-)
+CUT = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
+MIG = on("embedded", {"name": "t4", "machine": "g4.p1.40g", "sharing": CUT},
+         gpu_operator={"mig_strategy": "mixed"})  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -109,14 +92,10 @@ MIG = parse(
         (ENV, {"gpu.shared": "8"}, "declared time_slicing: 4 per GPU", "gpu.shared 8 (declared 4)"),
         (ENV, {"gpu.shared": "3"}, "declared time_slicing: 4 per GPU", "gpu.shared 3 of 4"),
         (ENV, {}, "declared time_slicing: 4 per GPU", "gpu.shared 0 of 4"),
-        (
-            MIG,
-            {"mig-1g.5gb": "7"},
-            "declared mig: 2x 2g.10gb, 1x 3g.20gb",
-            "mig-1g.5gb 7 (declared 0), mig-2g.10gb 0 of 2, mig-3g.20gb 0 of 1",
-        ),
+        (MIG, {"mig-1g.5gb": "7"}, "declared mig: 2x 2g.10gb, 1x 3g.20gb",
+         "mig-1g.5gb 7 (declared 0), mig-2g.10gb 0 of 2, mig-3g.20gb 0 of 1"),
     ],
-)
+)  # fmt: skip
 def test_what_a_node_offers_is_shown_beside_what_is_declared(
     env: Environment, offered: dict[str, str], sharing: str, offers: str
 ) -> None:
@@ -127,13 +106,14 @@ def test_what_a_node_offers_is_shown_beside_what_is_declared(
 
 
 def test_pods_that_another_stack_declares_are_not_this_ones() -> None:
-    pods = [
-        pod(name, "t4-0" if name == "guest" else None, {"phase": "Pending"}) for name in ("guest", "a", "b")
+    guest, a, b, plain = pods = [
+        pod(name, "t4-0" if name == "guest" else None, {"phase": "Pending"})
+        for name in ("guest", "a", "b", "plain")
     ]
-    for item, owner in zip(pods, ("other", "other", "test"), strict=True):
+    for item, owner in ((guest, "other"), (a, "other"), (b, "test")):
         item["metadata"]["labels"] = {"gpuform.io/environment": owner}
-    plain = pod("plain", None, {"phase": "Running"})
-    current = summarise_status(ENV, [node("t4-0", "t4")], [*pods, plain])
+    assert "labels" not in plain["metadata"]
+    current = summarise_status(ENV, [node("t4-0", "t4")], pods)
     assert [item.name for item in current.pods] == ["b", "guest", "plain"], "guest is on a node of this stack"
 
 
@@ -150,69 +130,51 @@ def test_a_node_with_gpus_that_is_of_no_pool_is_told() -> None:
 
 def test_a_group_that_grows_says_between_what() -> None:
     """Only Magnum's groups: a NodePool is bounded by amounts, not by a number of nodes."""
-    magnum = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
-    pools = [
-        {"name": "t4", "machine": "g2.5xlarge", "elastic": {"min": 2, "max": {"nodes": 4}}},
-        {"name": "v100s", "machine": "g3.xlarge", "nodes": 1},
-    ]
-    env = parse({"name": "test", "cluster": magnum, "pools": pools})
+    env = on("openstack", POOLS["elastic"], {"machine": "g3.xlarge"})
     current = summarise_status(env, [node("t4-0", "t4"), node("t4-1", "t4", ready="False")], [])
     assert [pool["bounds"] for pool in current.to_json()["pools"]] == [{"min": 2, "max": 4}, None]
     assert [tables.format_nodes(pool) for pool in current.pools] == ["1/2, 2 to 4", "0/1"]
     assert summarise_status(TABLE["several counts"], [], []).pools[0].bounds is None
 
 
+POOLS: dict[str, dict[str, Any]] = {
+    "openstack": {"name": "t4", "machine": "g2.5xlarge", "nodes": 2},
+    "elastic": {"name": "t4", "machine": "g2.5xlarge", "elastic": {"min": 2, "max": {"nodes": 4}}},
+    "hosts": {"name": "t4", "hosts": ["gpu-1", "gpu-2"], "gpu": {"models": ["T4"], "count": 2}},
+    "existing": {"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}},
+}
+TWO = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 2}
+
+
 def environment_of(kind: str) -> Environment:
     """One pool of two nodes; on existing clusters those that a selector matches."""
-    pool: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 2}
-    cluster: dict[str, Any] = {"kind": kind}
     if kind == "aws":
-        return parse(aws_stacks.small(pool))
-    if kind == "openstack":
-        return parse(openstack_stacks.small({**pool, "machine": "g2.5xlarge"}))
-    if kind == "hosts":
-        cluster |= {"driver": {"source": "distribution", "version": "580.95.05"}}
-        cluster |= {"toolkit": {"version": "1.19.1"}}
-        pool = {"name": "t4", "hosts": ["gpu-1", "gpu-2"], "gpu": {"models": ["T4"], "count": 2}}
-    if kind == "existing":
-        cluster["kubeconfig"] = "/k"
-        pool = {"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}}
-    return parse({"name": "test", "cluster": cluster, "pools": [pool]})
+        return aws(TWO)
+    return on("openstack" if kind == "elastic" else kind, POOLS.get(kind, TWO))
 
 
 @pytest.mark.parametrize(
-    ("kind", "none", "one"),
+    ("kind", "ready", "cell", "red"),
     [
-        ("embedded", "0/2", "1/2"),
-        ("aws", "0/2", "1/2"),
-        ("openstack", "0/2", "1/2"),
-        ("hosts", "0/2", "1/2"),
-        ("existing", "0/0", "1/1"),
+        *((kind, [], "0/2", True) for kind in ("embedded", "aws", "openstack", "hosts")),
+        *((kind, [True], "1/2", True) for kind in ("embedded", "aws", "openstack", "hosts")),
+        ("existing", [], "0/0", False),
+        ("existing", [True], "1/1", False),
+        ("aws", [True, False], "1/2", True),
+        ("aws", [True, True], "2/2", False),
+        ("aws", [True, True, True], "3/2", False),
+        ("aws", [True, True, False], "2/2", True),
     ],
 )
-def test_nodes_that_have_joined_are_counted_against_those_declared(kind: str, none: str, one: str) -> None:
-    for live, message in (([], none), ([node("t4-0", "t4")], one)):
-        current = summarise_status(environment_of(kind), live, [])
-        assert tables.format_nodes(current.pools[0]) == message
-        assert current.to_json()["pools"][0]["declared"] == (None if kind == "existing" else 2)
-
-
-@pytest.mark.parametrize(
-    ("live", "fine"),
-    [
-        ([], False),
-        ([node("t4-0", "t4")], False),
-        ([node("t4-0", "t4"), node("t4-1", "t4", ready="False")], False),
-        ([node("t4-0", "t4"), node("t4-1", "t4")], True),
-        ([node("t4-0", "t4"), node("t4-1", "t4"), node("t4-2", "t4")], True),
-        ([node("t4-0", "t4"), node("t4-1", "t4"), node("t4-2", "t4", ready="False")], False),
-    ],
-    ids=["none", "one missing", "one not ready", "all", "one more", "one more, not ready"],
-)
-def test_a_pool_without_all_of_its_nodes_is_red(live: list[Any], fine: bool) -> None:
-    (cell,) = tables.pools_table(summarise_status(environment_of("aws"), live, [])).columns[3].cells
-    assert isinstance(cell, Text)
-    assert [span.style for span in cell.spans] == ([] if fine else ["red"])
+def test_ready_nodes_are_counted_against_those_declared_and_are_red_if_one_is_missing(
+    kind: str, ready: list[bool], cell: str, red: bool
+) -> None:
+    live = [node(f"t4-{at}", "t4", ready=str(is_ready)) for at, is_ready in enumerate(ready)]
+    current = summarise_status(environment_of(kind), live, [])
+    (shown,) = tables.pools_table(current).columns[3].cells
+    assert isinstance(shown, Text)
+    assert (shown.plain, [span.style for span in shown.spans]) == (cell, ["red"] * red)
+    assert current.to_json()["pools"][0]["declared"] == (None if kind == "existing" else 2)
 
 
 @pytest.mark.parametrize(
@@ -236,8 +198,7 @@ def test_a_pool_is_settled_when_every_node_offers_just_what_was_planned(
 
 @pytest.mark.parametrize("kind", ["embedded", "aws", "openstack", "hosts", "elastic"])
 def test_a_pool_is_not_settled_while_fewer_nodes_have_joined_than_were_declared(kind: str) -> None:
-    grows = {"name": "t4", "machine": "g2.5xlarge", "elastic": {"min": 2, "max": {"nodes": 4}}}
-    env = parse(openstack_stacks.small(grows)) if kind == "elastic" else environment_of(kind)
+    env = environment_of(kind)
     live = [node(f"t4-{number}", "t4", gpu="2" if kind == "hosts" else "1") for number in range(3)]
     settled = [summarise_status(env, live[:count], []).pools[0].settled for count in range(4)]
     assert settled == [False, False, True, True]
@@ -255,7 +216,7 @@ def test_a_node_that_is_not_proven_says_what_it_waits_for(noted: dict[str, str],
     live["metadata"]["annotations"] = noted
     live["spec"] = {"taints": [{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]}
     current = summarise_status(ENV, [live], [])
-    (pool, *_) = current.pools
+    pool = current.pools[0]
     assert (pool.nodes[0].waits_for, pool.settled) == (waits_for, False)
     assert tables.trouble_lines(current) == [f"node t4-0 takes no pods yet: {waits_for}"]
     live["spec"] = {}
@@ -295,43 +256,31 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
         ({"phase": "Pending", "conditions": [UNSCHEDULABLE]}, "Unschedulable: 0/9 nodes"),
     ],
 )
-def test_why_a_pod_is_not_as_it_should_be(status: dict[str, Any], reason: str) -> None:
+def test_pod_in_trouble_has_a_reason(status: dict[str, Any], reason: str) -> None:
     assert summarise_status(ENV, [], [pod("p", None, status)]).pods[0].reason == reason
 
 
 def test_tables_say_what_is_offered_and_where_pods_are(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
-
-    current = summarise_status(
-        ENV,
-        [node("t4-0", "t4", **{"gpu.shared": "4"}), node("cpu-0", "cpu")],
-        [pod("a", "t4-0", {"phase": "Running"}, shares=1)],
-    )
+    nodes = [node("t4-0", "t4", **{"gpu.shared": "4"}), node("cpu-0", "cpu")]
+    current = summarise_status(ENV, nodes, [pod("a", "t4-0", {"phase": "Running"}, shares=1)])
     Console(width=160).print(tables.pools_table(current), tables.pods_table(current))
     out = capsys.readouterr().out
-    assert "time_slicing: 4 per GPU" in out
-    assert "gpu.shared 4" in out
-    assert "t4-0" in out
-    assert "no GPU" in out
-
-
-FIXED: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 1}
-GROWS: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"nvidia.com/gpu": 2}}}
-CLAIMED: dict[str, Any] = {**openstack_stacks.T4, "sharing": {"kind": "dra"}}
-OF_DRA = (RESOURCE_SLICE, RESOURCE_CLAIM)
+    words = ("time_slicing: 4 per GPU", "gpu.shared 4", "t4-0", "no GPU")
+    assert [word for word in words if word not in out] == []
 
 
 @pytest.mark.parametrize(
-    ("declared", "kinds"),
+    ("env", "kinds"),
     [
-        (aws_stacks.small(FIXED), ()),
-        (aws_stacks.small(GROWS), (NODE_POOL,)),
-        (openstack_stacks.small(openstack_stacks.BURST), ()),
-        (openstack_stacks.small(CLAIMED, version="1.34"), OF_DRA),
+        (aws(TWO), ()),
+        (TABLE["sliced"], (NODE_POOL,)),
+        (on("openstack", POOLS["elastic"]), ()),
+        (
+            on("openstack", {**openstack_stacks.T4, "sharing": {"kind": "dra"}}),
+            (RESOURCE_SLICE, RESOURCE_CLAIM),
+        ),
     ],
     ids=["AWS, fixed", "AWS, elastic", "OpenStack, elastic", "OpenStack, by claim"],
 )
-def test_karpenter_s_kind_is_asked_for_where_karpenter_is(
-    declared: dict[str, Any], kinds: tuple[Kind, ...]
-) -> None:
-    assert objects.kinds_to_fetch(parse(declared)) == kinds
+def test_karpenter_s_kind_is_asked_for_where_karpenter_is(env: Environment, kinds: tuple[Kind, ...]) -> None:
+    assert objects.kinds_to_fetch(env) == kinds

@@ -1,24 +1,31 @@
-"""Lines of a status: sharing, claims, totals of a bill, monitoring, and faults that a user injected."""
+"""Lines of a status: sharing, claims, totals of a bill, monitoring, injected faults, and queues of Kueue."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuform.cli.local import monitoring_lines
-from gpuform.reports.tables import bill_total
+from gpuform.reports import tables
+from gpuform.reports.page import render_page
+from gpuform.usage import queues
 from gpuform.usage.cluster_objects import parse_claims
+from gpuform.usage.queues import WAITS_FOR_OTHERS, QueueStatus, Usage, Waiting
 from gpuform.usage.status import ClusterStatus, faulty_nodes, summarise_status, unsettled_pools
 from infra.config import parse
 from infra.model.base.prices import PriceList
+from infra.plan import queues as planned
 from infra.plan.cost import bill
 from lab.plane import Member, Status
 from lab.rehearse.cost_report import price_source
 from lab.simulator.faults import Fault, render
-from tests.components.aws_stacks import small
-from tests.reports.live import ENV, node, pod
+from tests.build.aws_environments import CLAIMED, aws
+from tests.build.environments import on
+from tests.reports import everything
+from tests.reports.live import ENV, NO_ROOM, SHARE, node, pod, queue, workload
 
 pytestmark = pytest.mark.unit
 
@@ -28,41 +35,32 @@ pytestmark = pytest.mark.unit
     [
         ("g2.5xlarge", {"kind": "mps", "replicas": 4}, "4 per GPU, 3840 MiB each"),
         ("g4.p1.40g", {"kind": "mig", "layout": "all-1g.5gb"}, "7x 1g.5gb"),
-        (
-            "g4.p4.40g",
-            {"kind": "mig", "layout": {"1g.5gb": 7}, "devices": [2, 0], "share": {"replicas": 3}},
-            "7x 1g.5gb on GPU 0, 2; 3 per slice",
-        ),
+        ("g4.p4.40g", {"kind": "mig", "layout": {"1g.5gb": 7}, "devices": [2, 0], "share": {"replicas": 3}},
+         "7x 1g.5gb on GPU 0, 2; 3 per slice"),
     ],
-)
+)  # fmt: skip
 def test_how_a_pool_is_shared_is_said_in_a_few_words(
     machine: str, sharing: dict[str, Any], detail: str
 ) -> None:
-    pool = {"name": "p", "machine": machine, "nodes": 1, "sharing": sharing}
-    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool]})
+    env = on("embedded", {"machine": machine, "sharing": sharing})
     assert summarise_status(env, [], []).pools[0].detail == detail
 
 
+def slice_of(name: str, devices: list[Any], generation: int = 1) -> dict[str, Any]:
+    """A ResourceSlice of a node."""
+    spec = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": {"name": name, "generation": generation}}
+    return {"spec": {**spec, "devices": devices}}
+
+
 def test_claimed_gpus_are_counted_as_devices_and_not_as_a_resource() -> None:
-    env = parse(small({"name": "l4", "machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}}))
+    env = aws({**CLAIMED, "name": "l4", "nodes": 1})
     whole = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
     sick = {**whole, "taints": [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}]}
     channel = {"name": "channel-0", "attributes": {"type": {"string": "channel"}}}
-    spec = {"driver": "gpu.nvidia.com", "nodeName": "l4-0"}
-    slices = [
-        {"spec": {**spec, "pool": {"name": "l4-0", "generation": 1}, "devices": [whole] * 8}},
-        {
-            "spec": {
-                **spec,
-                "pool": {"name": "l4-0", "generation": 2},
-                "devices": [*[whole] * 4, sick, channel],
-            }
-        },
-    ]
+    slices = [slice_of("l4-0", [whole] * 8), slice_of("l4-0", [*[whole] * 4, sick, channel], generation=2)]
     asked = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 3}}]}
-    claims = parse_claims(
-        slices, [{"metadata": {"namespace": "default", "name": "a-gpu-x"}, "spec": {"devices": asked}}]
-    )
+    claim = {"metadata": {"namespace": "default", "name": "a-gpu-x"}, "spec": {"devices": asked}}
+    claims = parse_claims(slices, [claim])
     running = {"phase": "Running", "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a-gpu-x"}]}
     current = summarise_status(env, [node("l4-0", "l4")], [pod("a", "l4-0", running)], claims)
     (found,) = current.pools
@@ -70,50 +68,32 @@ def test_claimed_gpus_are_counted_as_devices_and_not_as_a_resource() -> None:
     assert (found.nodes[0].allocatable, found.nodes[0].used) == ({"gpu.nvidia.com": 4}, {"gpu.nvidia.com": 3})
     assert found.settled
     assert current.pods[0].gpu_requests == {"gpu.nvidia.com": 3}
-    assert not summarise_status(env, [node("l4-0", "l4")], []).pools[0].settled, (
-        "no driver has published anything"
-    )
+    (silent,) = summarise_status(env, [node("l4-0", "l4")], []).pools
+    assert not silent.settled, "no driver has published anything"
 
 
 def test_slices_to_claim_are_counted_by_their_class() -> None:
-    layout = {"3g.20gb": 1, "2g.10gb": 2}
-    pool = {"name": "a", "machine": "g4.p1.40g", "nodes": 1, "sharing": {"kind": "dra", "layout": layout}}
-    env = parse({"name": "test", "cluster": {"kind": "embedded"}, "pools": [pool]})
+    sharing = {"kind": "dra", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
+    env = on("embedded", {"name": "a", "machine": "g4.p1.40g", "sharing": sharing})
     one = {"name": "gpu-0-mig-3g20gb-9-4", "attributes": {"type": {"string": "mig"}}}
-    spec = {"driver": "gpu.nvidia.com", "nodeName": "a-0", "pool": {"name": "a-0", "generation": 1}}
-    (found,) = summarise_status(
-        env, [node("a-0", "a")], [], parse_claims([{"spec": {**spec, "devices": [one] * 3}}], [])
-    ).pools
+    claims = parse_claims([slice_of("a-0", [one] * 3)], [])
+    (found,) = summarise_status(env, [node("a-0", "a")], [], claims).pools
     assert found.planned == found.nodes[0].allocatable == {"mig.nvidia.com": 3}
     assert (found.detail, found.settled) == ("2x 2g.10gb, 1x 3g.20gb by claim", True)
-
-
-FLAVORS: dict[str, Any] = {
-    "name": "e",
-    "cluster": {"kind": "embedded"},
-    "pools": [
-        {"name": "t4", "machine": "g2.5xlarge", "nodes": 2},
-        {"name": "v100", "machine": "g1.4xlarge", "nodes": 1},
-    ],
-}
 
 
 @pytest.mark.parametrize(
     ("own", "total", "message"),
     [
         ({}, "unknown", "none: no price list has these machines; set cost.prices"),
-        (
-            {"g2.5xlarge": 0.5},
-            "730+",
-            "the environment's own (cost.prices), without volumes: no price list has these machines",
-        ),
+        ({"g2.5xlarge": 0.5}, "730+",
+         "the environment's own (cost.prices), without volumes: no price list has these machines"),
     ],
-)
-def test_a_sum_of_nothing_but_unknown_prices_is_unknown_and_nobodys_prices(
-    own: dict[str, float], total: str, message: str
-) -> None:
-    env = parse({**FLAVORS, "cost": {"prices": own}})
-    assert bill_total(bill(env, PriceList())) == total
+)  # fmt: skip
+def test_bill_without_any_known_price_is_unknown(own: dict[str, float], total: str, message: str) -> None:
+    pools = ({"machine": "g2.5xlarge", "nodes": 2}, {"machine": "g1.4xlarge"})
+    env = on("embedded", *pools, cost={"prices": own})
+    assert tables.bill_total(bill(env, PriceList())) == total
     assert price_source(env, PriceList()) == message
 
 
@@ -167,7 +147,7 @@ CLEAR = "`gpuform simulate fault t4-0 --clear` clears it"
     ],
     ids=["xid", "lost", "two", "fabric manager", "sick", "sick slice"],
 )
-def test_what_was_broken_is_named_with_the_way_to_mend_it(notes: dict[str, str], message: str) -> None:
+def test_injected_fault_is_named_with_the_command_that_clears_it(notes: dict[str, str], message: str) -> None:
     current = status_with("0", notes)
     assert not current.pools[0].settled
     assert faulty_nodes(current) == {"t4-0": message}
@@ -184,7 +164,7 @@ def test_what_was_broken_is_named_with_the_way_to_mend_it(notes: dict[str, str],
     ],
     ids=["nothing", "heat", "an application's XID", "exporter"],
 )
-def test_what_takes_no_gpu_away_excuses_nothing(notes: dict[str, str]) -> None:
+def test_injected_fault_that_takes_no_gpu_excuses_no_pool(notes: dict[str, str]) -> None:
     current = status_with("0", notes)
     assert [pool.name for pool in unsettled_pools(current)] == ["t4"]
     assert faulty_nodes(current) == {}
@@ -203,3 +183,82 @@ def test_a_fault_that_took_nothing_from_what_the_node_offers_is_no_news() -> Non
     """For example an XID from before the plugin started: the annotation stays, and the node is whole."""
     current = status_with("4", fault_note(Fault("xid", 0, SINCE, 79)))
     assert (faulty_nodes(current), unsettled_pools(current)) == ({}, ())
+
+
+TEAMS = [
+    {"name": "arts", "namespaces": ["arts", "ci"], "cohort": "lab", "quota": {"t4": 2}},
+    {"name": "science", "namespaces": ["science"], "cohort": "lab", "quota": {"t4": 2}},
+]
+QUEUED = parse({**ENV.resolved(), "queues": {"teams": TEAMS}})
+LIVE = [queue("science", 3, 1), queue("arts", 0, 0), queue("theirs", 9, 9)]
+WORKS = [
+    workload("fits", "science", ("QuotaReserved", "True", "x"), ("Admitted", "True", "x")),
+    workload("done", "ci", ("Admitted", "False", "x"), ("Finished", "True", "x")),
+    workload("waits", "ci", ("QuotaReserved", "False", NO_ROOM)),
+    workload("late", "arts", ("PodsReady", "False", "Not all pods are ready")),
+    workload("off", "arts", active=False),
+    workload("checked", "arts", ("QuotaReserved", "True", "x"), ("Admitted", "False", "a check")),
+    workload("theirs", "elsewhere", ("QuotaReserved", "False", NO_ROOM)),
+]
+
+
+def team_queues() -> tuple[QueueStatus, ...]:
+    return queues.summarise(QUEUED, LIVE, WORKS)
+
+
+def test_each_team_has_what_it_uses_borrows_and_what_waits_and_why() -> None:
+    arts, science = team_queues()
+    assert arts.usage == (Usage("t4", SHARE, 2, 0, 0),)
+    assert [(one.name, one.reason) for one in arts.waiting] == [
+        ("checked", "a check"),
+        ("late", WAITS_FOR_OTHERS),
+        ("off", "it is deactivated"),
+        ("waits", NO_ROOM),
+    ]
+    assert arts.waiting[-1] == Waiting("ci", "Job", "waits", NO_ROOM)
+    assert science == QueueStatus("science", 1, (Usage("t4", SHARE, 2, 3, 1),), ())
+
+
+def test_a_flavor_with_a_topology_is_shown_as_its_pool() -> None:
+    env = parse({**ENV.resolved(), "queues": {"teams": TEAMS, "topology": {"t4": []}}})
+    name = planned.flavor_name(env, env.pool("t4"))
+    assert name != "t4"
+    assert queues.summarise(env, [queue("arts", 1, 0, name)], [])[0].usage == (Usage("t4", SHARE, 2, 1, 0),)
+
+
+@pytest.mark.parametrize(
+    ("live", "trouble"),
+    [
+        ([], "it does not exist"),
+        ([queue("arts", 0, 0, status="False", message="Can't admit: no flavor")], "Can't admit: no flavor"),
+    ],
+)
+def test_a_queue_that_admits_nothing_says_why(live: list[dict[str, Any]], trouble: str) -> None:
+    arts = queues.summarise(QUEUED, live, WORKS)[0]
+    assert arts.trouble == trouble
+    (row, *_) = tables.queue_rows([arts])
+    assert row[:2] == ("arts", trouble)
+
+
+def test_the_tables_show_the_first_that_wait_and_how_many_more() -> None:
+    current = summarise_status(QUEUED, [], [], queues=team_queues())
+    assert list(tables.queue_rows(current.queues)) == [
+        ("arts", "t4", "gpu.shared", "2", "0", "0", "4"),
+        ("science", "t4", "gpu.shared", "2", "3", "1", "0"),
+    ]
+    assert list(tables.waiting_rows(current, 1)) == [
+        ("arts", "Job arts/checked", "a check"),
+        ("arts", "and 3 more", "`gpuform status --json` has all"),
+    ]
+
+
+def test_the_page_has_them_only_if_there_are_queues() -> None:
+    facts = everything.facts()
+    assert "<h2>Queues</h2>" not in render_page(facts)
+    text = render_page(replace(facts, status=replace(facts.status, queues=team_queues())))
+    assert "<td>science</td><td>t4</td><td>gpu.shared</td><td>2</td><td>3</td><td>1</td>" in text
+    assert "<td>Job ci/waits</td><td>couldn&#39;t assign" in text
+
+
+def test_without_queues_there_is_nothing_of_it() -> None:
+    assert queues.summarise(ENV, LIVE, WORKS) == ()

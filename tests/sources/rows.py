@@ -17,7 +17,7 @@ ROWS: dict[int, tuple[str, ...]] = {
     4: ("lab/simulator/test_operands.py::test_cern_labels_of_a_t4",),
     5: (
         "plan/test_operator.py::test_every_operand_tolerates_every_taint_of_gpu_nodes",
-        "plan/test_sharing_maps.py::test_the_gpu_taint_comes_by_itself_and_its_key_by_choice",
+        "plan/test_sharing.py::test_the_gpu_taint_comes_by_itself_and_its_key_by_choice",
     ),
     6: (STACKS, "lab/simulator/test_cluster.py::test_cern_time_slicing_slice_4"),
     7: (STACKS, "lab/simulator/test_cluster.py::test_cern_mig_mixed"),
@@ -62,8 +62,8 @@ ROWS: dict[int, tuple[str, ...]] = {
     21: (STACKS, "lab/rehearse/test_slices_are_bought.py::test_the_fourth_of_three_slices_buys_a_node"),
     22: (
         "model/test_catalogue.py::test_every_model_that_has_it_will_do",
-        "plan/test_ownership.py::test_without_cdi_a_toolkit_of_ours_gives_gpus_by_mounts_only",
-        "lab/simulator/test_kubelet.py::test_nvidia_three_gpus_one_unhealthy",
+        "plan/test_operator.py::test_without_cdi_a_toolkit_of_ours_gives_gpus_by_mounts_only",
+        "lab/simulator/test_device_plugin.py::test_nvidia_three_gpus_one_unhealthy",
         "lab/simulator/test_device_plugin.py::test_nvidia_zero_downtime_re_registration",
     ),
     23: (
@@ -75,12 +75,12 @@ ROWS: dict[int, tuple[str, ...]] = {
     ),
     24: (
         "sources/test_monitoring_rows.py::test_what_is_wanted_is_shown",
-        "plan/rules/test_gpu_alerts.py::test_each_fires_alone_and_ends",
-        "plan/rules/test_other_alerts.py::test_what_takes_hours",
+        "plan/rules/test_alerts.py::test_each_alert_fires_alone_and_ends",
+        "plan/rules/test_alerts.py::test_what_takes_hours",
     ),
     25: (
         "sources/test_monitoring_rows.py::test_kubecon_row_25_its_list_of_counters",
-        "plan/rules/test_kinds.py::test_gke",
+        "plan/rules/test_recorded.py::test_gke",
         "plan/test_training.py::test_pods_that_run_together_have_a_number_and_find_the_first",
         "plan/test_training.py::test_a_gang_is_an_indexed_job_that_kueue_places_as_a_whole",
         "lab/sidecars/controllers/test_planned_queues.py::test_a_planned_gang_starts_whole_and_close_or_not_at_all",

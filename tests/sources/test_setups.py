@@ -9,8 +9,8 @@ import pytest
 from infra.model.environment import Environment
 from infra.model.pool import allocatable
 from infra.plan import device_plugin, gpu_operator, inventory, sharing, workloads
-from tests.config.edits import message
-from tests.plan.environments import declared, gpus, mig_configs, on, plugin
+from tests.build.edits import message
+from tests.build.environments import declared, gpus, mig_configs, on, plugin
 
 pytestmark = pytest.mark.unit
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import testinfra
 
-from tests.hosts import expected, nvidia_smi, packages, runtime_config
-from tests.hosts.findings import CheckFailure
-from tests.hosts.nvidia_smi import ListedGpu, MigDevice, QueriedGpu
-from tests.hosts.packages import Packages
-from tests.hosts.test_toolkit import unlinked_devices
+from gpuform.hosts.checks import expected, nvidia_smi, packages, runtime_config
+from gpuform.hosts.checks.container import unlinked_devices
+from gpuform.hosts.checks.findings import CheckFailure
+from gpuform.hosts.checks.nvidia_smi import ListedGpu, MigDevice, QueriedGpu
+from gpuform.hosts.checks.packages import Packages
 
 pytestmark = pytest.mark.unit
 
@@ -85,7 +85,7 @@ def test_each_version_of_containerds_configuration_names_the_plugin(version: int
     )
 
 
-def test_a_version_that_is_not_known_is_said_so() -> None:
+def test_an_unknown_version_of_containerds_configuration_is_refused() -> None:
     with pytest.raises(
         CheckFailure, match="configuration has version 5, which is newer than those known here"
     ):
@@ -138,7 +138,7 @@ def test_a_package_is_its_upstream_version(version: str, upstream: str) -> None:
     assert packages.upstream_version(version) == upstream
 
 
-def test_what_belongs_together_has_the_version_of_its_carrier() -> None:
+def test_packages_belong_together_by_the_version_of_their_carrier() -> None:
     installed = {
         "nvidia-driver-cuda": "580.95.05-1",
         "libnvidia-ml1": "580.95.05-1",
@@ -182,12 +182,12 @@ def test_a_list_without_gpus_is_empty(text: str) -> None:
     assert nvidia_smi.parse_list(text) == ()
 
 
-def test_a_list_that_is_none_quotes_its_line() -> None:
+def test_an_invalid_list_is_refused_with_its_line() -> None:
     with pytest.raises(nvidia_smi.ParseError, match=r"`nvidia-smi -L` printed 'Segmentation fault'"):
         nvidia_smi.parse_list("Segmentation fault\n")
 
 
-def test_the_query_has_what_a_gpu_does_not_know_as_none() -> None:
+def test_query_has_none_for_what_a_gpu_does_not_have() -> None:
     text = (
         "0, GPU-5c89, NVIDIA A100-PCIE-40GB, 580.95.05, Enabled, Disabled\n"
         "1, GPU-1d4c, Tesla T4, 580.95.05, Disabled, [N/A]\n"

@@ -1,10 +1,11 @@
-"""A complete run of the checks against this machine, with GPU tools played by a few scripts."""
+"""A complete run of the checks: here with played GPU tools, in pods, and of nodes at a real API server."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,10 +13,13 @@ from gpuform.checkout.errors import Failure, InputError
 from gpuform.hosts.verify import Report, verify
 from gpuform.reports import hosts as tables
 
+if TYPE_CHECKING:
+    from tests.conftest import Plane
+
 pytestmark = pytest.mark.tools
 
-ROOT = Path(__file__).parents[2]
 UUID = "GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f"
+TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 PROGRAMS = {
     "nvidia-smi": f'case "$*" in -L) echo "GPU 0: Tesla T4 (UUID: {UUID})";; '
     f'*) echo "0, {UUID}, Tesla T4, 580.95.05, Enabled, [N/A]";; esac',
@@ -27,15 +31,19 @@ PROGRAMS = {
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
-    folder.mkdir()
     for name, body in PROGRAMS.items():
-        write(folder / name, body)
+        program(folder / name, body)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return folder
 
 
-def write(path: Path, body: str) -> None:
-    path.write_text(f"#!/bin/sh\n{body}\n")
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def program(path: Path, body: str) -> None:
+    write(path, f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
 
 
@@ -49,10 +57,10 @@ def run(*hosts: str, limit: tuple[str, ...] = (), **variables: Any) -> Report:
         "nvidia_driver_count": 1,
         **variables,
     }
-    return verify({"_meta": {"hostvars": dict.fromkeys(hosts, own)}}, ROOT, stack="lab", limit=limit)
+    return verify({"_meta": {"hostvars": dict.fromkeys(hosts, own)}}, stack="lab", limit=limit)
 
 
-def found(report: Report, host: str) -> dict[str, str]:
+def found(report: Report, host: str = "n1") -> dict[str, str]:
     return {one.check: one.fact or one.verdict for one in report.verdicts if one.host == host}
 
 
@@ -67,11 +75,11 @@ def test_every_check_of_every_host_has_a_verdict(programs: Path) -> None:
     assert report.checks[0] == "reachable"
 
 
-def test_what_is_wrong_is_said_with_its_remedy(programs: Path) -> None:
-    write(
+def test_a_finding_has_its_fact_and_remedy(programs: Path) -> None:
+    program(
         programs / "nvidia-smi", "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18"
     )
-    write(programs / "lsmod", r'printf "Module Size Used by\nnouveau 1 0\n"')
+    program(programs / "lsmod", r'printf "Module Size Used by\nnouveau 1 0\n"')
     report = run("one")
     assert not report.ok
     one = report.to_json()["hosts"]["one"]
@@ -121,7 +129,7 @@ def test_a_host_out_of_reach_fails_once(tmp_path: Path) -> None:
     ]
 
 
-def test_only_the_hosts_asked_for(programs: Path) -> None:
+def test_limit_selects_hosts(programs: Path) -> None:
     assert run("one", "two", limit=("two",)).hosts == ("two",)
     with pytest.raises(InputError, match="--limit: no host or group 'three'; known: one, two"):
         run("one", "two", limit=("three",))
@@ -132,12 +140,185 @@ def test_no_host_is_a_failure() -> None:
         run()
 
 
-def test_an_installation_without_the_checks_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"tests/hosts: the checks are missing; run it in a checkout"):
-        verify({"_meta": {"hostvars": {"one": {}}}}, tmp_path)
-
-
 def test_the_table_has_a_line_per_check_and_a_column_per_host(programs: Path) -> None:
     shown = list(tables.check_tables(run(*(f"h{number}" for number in range(8)))))
     assert [len(table.columns) for table in shown] == [7, 3]
     assert str(next(iter(shown[0].columns[0].cells))) == "reachable"
+
+
+KUBECTL = """\
+# Plays kubectl: lists from files, and a pod's folders below the test's own.
+echo "$KUBECONFIG $*" >>%(folder)s/calls
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --kubeconfig=* | --context=*) shift ;;
+        get) case "$*" in *nodes*) cat %(folder)s/nodes.json ;; *driver*) cat %(folder)s/driver.json ;;
+             *) cat %(folder)s/toolkit.json ;; esac; exit ;;
+        --) shift 3; places='s#/usr/local/nvidia#%(folder)s&#g; s#/runtime/#%(folder)s&#g'
+            exec sh -c "$(echo "$1" | sed "$places")" ;;
+        *) shift ;;
+    esac
+done
+"""
+CONTAINERD = """\
+version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+enable_cdi = true
+cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+[plugins."io.containerd.grpc.v1.cri".containerd]
+default_runtime_name = "runc"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+"""
+NVIDIA = """\
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+BinaryName = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+"""
+NODE: dict[str, Any] = {
+    "metadata": {
+        "name": "n1",
+        "labels": {
+            "gpuform.io/pool": "t4",
+            "kubernetes.io/hostname": "n1",
+            "nvidia.com/mig.config.state": "success",
+        },
+    },
+    "spec": {"taints": [TAINT]},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+}
+
+
+def pods(name: str, node: str = "n1", phase: str = "Running") -> str:
+    pod = {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": {"phase": phase}}
+    return json.dumps({"items": [pod]})
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, programs: Path) -> Path:
+    """A folder with the cluster's answers; its kubeconfig has a blank in its path."""
+    program(programs / "kubectl", KUBECTL % {"folder": tmp_path})
+    toolkit = tmp_path / "usr/local/nvidia/toolkit"
+    ctk = f'case "$*" in *list*) echo nvidia.com/gpu={UUID};; *) echo "CLI version 1.20.0";; esac'
+    program(toolkit / "nvidia-ctk", ctk)
+    guard = "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
+    write(toolkit / ".config/nvidia-container-runtime/config.toml", guard)
+    write(tmp_path / "runtime/config-dir/config.toml", CONTAINERD)
+    write(tmp_path / "runtime/config-dir/conf.d/99-nvidia.toml", NVIDIA)
+    write(tmp_path / "nodes.json", json.dumps({"items": [NODE]}))
+    write(tmp_path / "driver.json", pods("driver-x"))
+    write(tmp_path / "toolkit.json", pods("toolkit-x"))
+    return tmp_path
+
+
+def run_in_pods(cluster: Path) -> Report:
+    variables = {
+        "gpuform_pool": "t4",
+        "gpuform_kubeconfig": str(cluster / "kube config"),
+        "gpuform_context": "admin@lab",
+        "gpuform_labels": {"gpuform.io/pool": "t4"},
+        "gpuform_taints": [TAINT],
+        "gpuform_mig": {},
+        "validate_inventory_gpu": {"model": "T4", "product": "Tesla T4", "count": 1},
+        "nvidia_driver_version": "580.95.05",
+        "nvidia_driver_modules": "open",
+        "nvidia_container_toolkit_version": "1.20.0",
+        "nvidia_container_toolkit_mode": "cdi",
+    }
+    return verify({"_meta": {"hostvars": {"n1": variables}}}, stack="lab", backend="kubectl")
+
+
+def test_operator_pods_are_checked_for_what_they_see(cluster: Path) -> None:
+    facts = found(run_in_pods(cluster))
+    on_host = "seen on the host itself only, not from a pod"
+    assert facts == {
+        **dict.fromkeys(("reachable", "gpus", "driver_version", "modules", "nouveau", "persistence"), "PASS"),
+        **dict.fromkeys(("toolkit_version", "runtime", "cdi", "no_gpu_without_request"), "PASS"),
+        **dict.fromkeys(("kubelet", "labels", "taints", "mig", "mig_state"), "PASS"),
+        **dict.fromkeys(("driver_packages", "fabricmanager", "held", "units", "time_sync", "cuda"), on_host),
+        **dict.fromkeys(("toolkit_packages", "device_links"), on_host),
+    }
+    calls = (cluster / "calls").read_text()
+    assert f"{cluster}/kube config" in calls
+    assert "-c nvidia-driver-ctr exec driver-x -- /bin/sh -c" in calls
+    assert "-c nvidia-container-toolkit-ctr exec toolkit-x -- /bin/sh -c" in calls
+
+
+def test_the_node_is_compared_with_its_pool(cluster: Path) -> None:
+    node = {
+        "metadata": {
+            "name": "n1",
+            "labels": {"gpuform.io/pool": "a100", "nvidia.com/mig.config.state": "failed"},
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "False", "message": "no network"}]},
+    }
+    write(cluster / "nodes.json", json.dumps({"items": [node]}))
+    facts = found(run_in_pods(cluster))
+    assert facts["kubelet"] == "the node is not ready: no network"
+    assert facts["labels"] == "label gpuform.io/pool is 'a100'; planned: gpuform.io/pool=t4"
+    assert facts["taints"] == "taint nvidia.com/gpu=true:NoSchedule is missing; the node has none"
+    assert facts["mig_state"] == "the node's nvidia.com/mig.config.state is 'failed'"
+
+
+def test_a_runtime_without_its_own_program_is_found(cluster: Path) -> None:
+    write(cluster / "runtime/config-dir/config.toml", CONTAINERD.replace(".runc", ".mine"))
+    assert (
+        found(run_in_pods(cluster))["runtime"]
+        == "containerd has lost its own runtime: only mine, nvidia is left"
+    )
+
+
+def test_a_node_without_pods_is_out_of_reach(cluster: Path) -> None:
+    write(cluster / "driver.json", pods("driver-x", node="n2"))
+    write(cluster / "toolkit.json", pods("toolkit-x", phase="Pending"))
+    (failed,) = [one for one in run_in_pods(cluster).verdicts if one.verdict == "FAIL"]
+    assert (failed.check, failed.fact, failed.remedy) == (
+        "reachable",
+        "neither nvidia-driver-daemonset nor nvidia-container-toolkit-daemonset has a running pod on n1",
+        "see `kubectl -n gpu-operator get pods -o wide`",
+    )
+
+
+def test_a_host_prepared_by_us_has_no_driver_pod_and_that_is_said(cluster: Path) -> None:
+    write(cluster / "driver.json", json.dumps({"items": []}))
+    facts = found(run_in_pods(cluster))
+    assert facts["gpus"] == "no running pod of nvidia-driver-daemonset"
+    assert facts["toolkit_version"] == "PASS"
+
+
+def node_text(name: str, labels: dict[str, str], taints: list[dict[str, str]]) -> str:
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}
+    return json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": taints}})
+
+
+@pytest.mark.cluster
+def test_labels_and_taints_are_those_of_the_pool(control_plane: Plane) -> None:
+    for text in (node_text("own-1", {"gpuform.io/pool": "t4"}, [TAINT]), node_text("own-2", {}, [])):
+        control_plane.kubectl("create", "-f", "-", input=text)
+    variables: dict[str, Any] = {
+        "ansible_connection": "local",
+        "gpuform_pool": "t4",
+        "gpuform_kubeconfig": str(control_plane.kubeconfig),
+        "gpuform_labels": {"gpuform.io/pool": "t4"},
+        "gpuform_taints": [TAINT],
+    }
+    hosts = dict.fromkeys(("own-1", "own-2", "own-3"), variables)
+    kubectl = control_plane.toolchain.path("kubectl")
+    try:
+        report = verify({"_meta": {"hostvars": hosts}}, stack="own", kubectl=kubectl)
+    finally:
+        control_plane.kubectl("delete", "node", "own-1", "own-2")
+    verdicts = {(one.host, one.check): (one.verdict, one.fact, one.remedy) for one in report.verdicts}
+    for check in ("labels", "taints"):
+        assert verdicts["own-1", check] == ("PASS", "", "")
+        assert verdicts["own-3", check] == ("SKIP", "has not joined the cluster", "")
+    mend = "run `gpuform hosts apply own`"
+    missing = "label gpuform.io/pool is missing; planned: gpuform.io/pool=t4"
+    assert verdicts["own-2", "labels"] == ("FAIL", missing, mend)
+    bare = "taint nvidia.com/gpu=true:NoSchedule is missing; the node has none"
+    assert verdicts["own-2", "taints"][0] == "FAIL"
+    assert verdicts["own-2", "taints"][1].startswith(bare[:50])
+    assert verdicts["own-1", "kubelet"] == (
+        "FAIL",
+        "no kubelet runs on the host, which has joined a cluster",
+        "see `journalctl -u kubelet`, then `systemctl restart kubelet` (k3s-agent, rke2-agent)",
+    )

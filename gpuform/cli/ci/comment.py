@@ -10,8 +10,7 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.cli.ci.artifacts import Summary, list_summaries
-from gpuform.cli.ci.github import BOT, GitHub, begins_with, safe_url
-from gpuform.cli.ci.sanitize import sanitize
+from gpuform.cli.ci.github import BOT, GitHub, begins_with, safe_url, sanitize
 from gpuform.reports.pull_request import marker
 
 

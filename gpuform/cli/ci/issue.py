@@ -6,8 +6,7 @@ One for each stack that has drifted, one for the nightly tests, and one for fact
 from __future__ import annotations
 
 from gpuform.checkout.errors import Failure
-from gpuform.cli.ci.github import BOT, GitHub, begins_with
-from gpuform.cli.ci.sanitize import code_block
+from gpuform.cli.ci.github import BOT, GitHub, begins_with, code_block
 
 NONE, DRIFT = 0, 3  # exit codes of `gpuform drift`, and of `make facts`
 _MOST = 60_000  # GitHub's limit is 65,536

@@ -1,4 +1,4 @@
-"""Requests to OpenStack's services by path; only ``delete`` changes anything."""
+"""Requests to OpenStack's services; only ``delete_load_balancer`` changes anything."""
 
 from __future__ import annotations
 
@@ -35,12 +35,19 @@ class Api:
         self._connection = connection
 
     def get(self, service: str, path: str, **params: Any) -> Json:
-        response = self._ask("GET", service, path, params)
+        call, headers = f"GET {service}{path}", {"Accept": "application/json"}
+        if service == "magnum":  # openstacksdk would send another name
+            headers["OpenStack-API-Version"] = f"container-infra {_NODE_GROUPS_VERSION}"
+        with translate_errors(call):
+            client = getattr(self._connection, SERVICES[service])
+            response = client.request(path, "GET", params=params, headers=headers)
+            if response.status_code >= 400:
+                raise OpenstackError(call, response.status_code, _error_message(response))
         try:
             return dict(response.json())
         except ValueError:  # a proxy's page, or a login form
             fact, remedy = "is not a response from OpenStack: it is not JSON", "check the network and a proxy"
-            raise Failure(f"GET {service}{path}", fact, remedy) from None
+            raise Failure(call, fact, remedy) from None
 
     def find(self, service: str, path: str) -> Json | None:
         try:
@@ -60,25 +67,10 @@ class Api:
             page_params = next_page_params(response, key, page_params)
         return items
 
-    def delete(self, service: str, path: str, **params: Any) -> None:
-        """Request a deletion; an object that is already gone is not an error."""
-        try:
-            self._ask("DELETE", service, path, params)
-        except OpenstackError as error:
-            if error.status != _NOT_FOUND:
-                raise
-
-    def _ask(self, method: str, service: str, path: str, params: Mapping[str, Any]) -> Any:
-        call = f"{method} {service}{path}"
-        headers = {"Accept": "application/json"}
-        if service == "magnum":  # openstacksdk would send another name
-            headers["OpenStack-API-Version"] = f"container-infra {_NODE_GROUPS_VERSION}"
-        with translate_errors(call):
-            client = getattr(self._connection, SERVICES[service])
-            response = client.request(path, method, params=dict(params), headers=headers)
-            if response.status_code >= 400:
-                raise OpenstackError(call, response.status_code, _error_message(response))
-        return response
+    def delete_load_balancer(self, id: str) -> None:
+        """Request its deletion with all its parts; one that is already gone is not an error."""
+        with translate_errors(f"DELETE octavia/lbaas/loadbalancers/{id}"):
+            self._connection.load_balancer.delete_load_balancer(id, cascade=True)
 
 
 def next_page_params(response: Json, key: str, params: Mapping[str, Any]) -> dict[str, Any] | None:

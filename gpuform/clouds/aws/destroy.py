@@ -34,10 +34,9 @@ from infra.model.aws.cluster import AwsCluster
 from infra.plan.eks import kubeconfig
 from infra.plan.node_groups import JoinSettings
 
-_OFFLINE = (
-    "offline: AWS is not queried for leftovers; point AWS_ENDPOINT_URL at a simulated AWS on this machine"
-)
-_ONLINE = "run without --offline, or point AWS_ENDPOINT_URL at a simulated AWS on this machine"
+_SIMULATED = "point AWS_ENDPOINT_URL at a simulated AWS on this machine"
+_OFFLINE = f"offline: AWS is not queried for leftovers; {_SIMULATED}"
+_ONLINE = f"run without --offline, or {_SIMULATED}"
 
 EKS_STEPS: tuple[Step, ...] = (
     Step("workloads", "deletes the workloads that the stack declares", 300),
@@ -80,9 +79,8 @@ class AwsTeardown(Teardown):
     def refuse_options(self) -> None:
         """Every option applies, but an offline run gets no proof."""
         if self.options.cluster_gone and not may_query_aws(self.options.offline):
-            raise InputError(
-                "--cluster-gone", "needs proof from EKS, which an offline run cannot get", _ONLINE
-            )
+            fact = "needs proof from EKS, which an offline run cannot get"
+            raise InputError("--cluster-gone", fact, _ONLINE)
 
     def notes(self) -> tuple[str, ...]:
         return () if may_query_aws(self.options.offline) else (_OFFLINE,)

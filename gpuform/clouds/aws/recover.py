@@ -81,16 +81,11 @@ class AwsRecovery(Recovery):
         if len(ids) > 1:
             raise ambiguous(operation, ids)
         if ids:
-            return Step.of(
-                operation,
-                "import",
-                "it exists, and has our tags" if lookup.tags or _is_tagged(lookup) else "it exists",
-                ids[0],
-            )
+            why = "it exists, and has our tags" if _is_tagged(lookup) else "it exists"
+            return Step.of(operation, "import", why, ids[0])
         if foreign:
-            return Step.manual(
-                operation, f"{foreign[0]} exists but does not have our tags, so it is not ours"
-            )
+            why = f"{foreign[0]} exists but does not have our tags, so it is not ours"
+            return Step.manual(operation, why)
         return Step.of(operation, "clear", "AWS does not have it")
 
 

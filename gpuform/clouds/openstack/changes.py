@@ -58,14 +58,9 @@ def _cluster(step: Step, snapshot: Snapshot) -> Effects:
         text += "; a newer Kubernetes cannot be undone"
         yield Effect(Weight.EVICTION, f"cluster {step.name}", text, snapshot.all_nodes, snapshot.pods)
     if text := describe_shrink(step, "Magnum", "nodeCount"):
-        nodes = snapshot.nodes.get(magnum.DEFAULT_WORKERS, ())
-        yield Effect(
-            Weight.EVICTION,
-            f"group {magnum.DEFAULT_WORKERS}",
-            text,
-            nodes,
-            snapshot.pods_on(magnum.DEFAULT_WORKERS),
-        )
+        group = magnum.DEFAULT_WORKERS
+        nodes, pods = snapshot.nodes.get(group, ()), snapshot.pods_on(group)
+        yield Effect(Weight.EVICTION, f"group {group}", text, nodes, pods)
 
 
 def _node_group(step: Step, snapshot: Snapshot) -> Effects:
@@ -104,10 +99,7 @@ class OpenstackPreview(PreviewRules):
     """Magnum's resources."""
 
     cluster = CLUSTER
-    effects: ClassVar[Mapping[str, Rule]] = {
-        CLUSTER: _cluster,
-        NODE_GROUP: _node_group,
-    }
+    effects: ClassVar[Mapping[str, Rule]] = {CLUSTER: _cluster, NODE_GROUP: _node_group}
 
 
 def refusals(env: Environment, resources: Resources, live: bool) -> Iterator[InputError]:
@@ -153,9 +145,8 @@ def _refuse_bounds(env: Environment, pool: Pool, group: Mapping[str, Any]) -> It
         path = f"pools[{env.pools.index(pool)}].{'elastic' if pool.elastic else 'nodes'}"
         fact = f"Magnum counts {nodes} nodes, and refuses bounds that leave them out: "
         fact += f"{least} to {most}" if most else f"at least {least}"
-        yield InputError(
-            path, fact, f"run {', wait for Magnum, '.join(steps)}, wait for Magnum, then run `gpuform up`"
-        )
+        run = ", wait for Magnum, ".join([*steps, "then run `gpuform up`"])
+        yield InputError(path, fact, f"run {run}")
 
 
 class OpenstackDrift(DriftRules):

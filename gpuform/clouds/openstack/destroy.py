@@ -47,9 +47,8 @@ def magnum_cluster(state: State) -> Magnum | None:
     for resource in state.of_type(CLUSTER):
         if resource.get("id"):
             fields = {**(resource.get("inputs") or {}), **(resource.get("outputs") or {})}
-            name, endpoint, project, region = (
-                str(fields.get(key) or "") for key in ("name", "apiAddress", "projectId", "region")
-            )
+            keys = ("name", "apiAddress", "projectId", "region")
+            name, endpoint, project, region = (str(fields.get(key) or "") for key in keys)
             return Magnum(name, endpoint, project, region, str(resource["id"]))
     return None
 
@@ -122,9 +121,8 @@ class MagnumTeardown(Teardown):
         answer = self._api.find("magnum", f"/clusters/{cluster.id}")
         if answer is not None:
             fact = f"Magnum still has cluster {cluster.id} ({answer.get('status')})"
-            raise InputError(
-                "--cluster-gone", fact, "run without it; if the cluster does not answer, check its network"
-            )
+            remedy = "run without it; if the cluster does not answer, check its network"
+            raise InputError("--cluster-gone", fact, remedy)
         return f"Magnum has no cluster {cluster.id}"
 
     def leftovers(self, state: State) -> OrphanedBalancers | None:
@@ -171,14 +169,11 @@ class OrphanedBalancers(Sweeper):
     def find(self) -> tuple[Leftover, ...]:
         balancers = self._api.list_all("octavia", "/lbaas/loadbalancers", "loadbalancers")
         own = load_balancers_of(balancers, self._cluster)
-        return tuple(
-            Leftover("load balancer", str(balancer["id"]), str(balancer["description"])) for balancer in own
-        )
+        return tuple(Leftover("load balancer", str(one["id"]), str(one["description"])) for one in own)
 
     def delete(self, leftover: Leftover) -> str:
-        """With all its parts (cascade)."""
         try:
-            self._api.delete("octavia", f"/lbaas/loadbalancers/{leftover.id}", cascade="true")
+            self._api.delete_load_balancer(leftover.id)
         except OpenstackError as error:
             if error.status != _CONFLICT:
                 raise

@@ -39,19 +39,12 @@ class Lookup:
 
 
 LOOKUPS: Mapping[str, Lookup] = {
-    CLUSTER: Lookup(
-        "clusters",
-        {
-            "clusterTemplateId": "cluster_template_id",
-            "keypair": "keypair",
-            "masterCount": "master_count",
-            "flavor": "flavor_id",
-            "masterFlavor": "master_flavor_id",
-            "createTimeout": "create_timeout",
-        },
-    ),
+    CLUSTER: Lookup("clusters", {
+        "clusterTemplateId": "cluster_template_id", "keypair": "keypair", "masterCount": "master_count",
+        "flavor": "flavor_id", "masterFlavor": "master_flavor_id", "createTimeout": "create_timeout",
+    }),
     NODE_GROUP: Lookup("nodegroups", {"flavorId": "flavor_id", "role": "role"}, in_cluster=True),
-}
+}  # fmt: skip
 """The two Magnum types that the program creates."""
 
 

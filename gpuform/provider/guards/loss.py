@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +14,12 @@ from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import lost_with_namespace, queued_workloads, running_pods
 from gpuform.provider.guards.guard import Guard, acknowledged_names
 from gpuform.provider.guards.replacement import changes, show
-from gpuform.provider.guards.volumes import find_conflicts
 from gpuform.provider.handler import Call, CheckResult, Properties
 from gpuform.provider.nodes.cluster import Cluster
 from gpuform.provider.nodes.inputs import check_inputs
 from gpuform.provider.properties import UNKNOWN, reveal
 from infra.model.base.guard_names import GUARDED_GROUPS, RELEASES, REPORT, USED_CLUSTERS, VERDICTS
+from infra.model.base.quantities import quantity
 
 INPUTS = (
     *("environment", "fixed", "lost", "acknowledged"),
@@ -82,7 +84,7 @@ class LossGuard(Guard):
         if in_cluster:
             used = news if replaced or not olds else olds
             if not changes(before, after):  # else the volumes are lost with the cluster
-                failures += await find_conflicts(lambda: self._client(used), before, after)
+                failures += await _volume_conflicts(lambda: self._client(used), before, after)
             possible = _possible_names(before, after, [*namespaces, *queues])
             for name in sorted(set(after["acknowledged"]) - possible):
                 await call.warn(f"acknowledge_loss: {name} acknowledges nothing (any more); remove it")
@@ -199,3 +201,45 @@ def _remedy(call: Call, losses: Sequence[Loss]) -> str:
         f"undo the change, or run 'gpuform up {stack} {options}', "
         f"or write acknowledge_loss: [{', '.join(names)}] for this change"
     )
+
+
+async def _volume_conflicts(connect: Callable[[], Client], before: Any, after: Any) -> list[str]:
+    """Changes of volumes since the last run that no claim follows.
+
+    A claim grows by hand only and never shrinks (kubernetes.io/docs/concepts/storage/persistent-volumes); the
+    template of a StatefulSet is for new claims (prometheus-operator.dev/docs/platform/storage). The last
+    run's record counts offline and without an answer.
+    """
+    records, conflicts = before.get("volumes", None if before else {}), list[str]()
+    for name, new in sorted((after.get("volumes") or {}).items()) if records is not None else ():
+        old, note, (namespace, claim) = records.get(name), "", name.split("/")
+        if old and old | {"at": new["at"]} == new:
+            continue
+        try:
+            found = await connect().find(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
+            if found or not os.environ.get("GPUFORM_OFFLINE"):
+                old = _read_claim(found) if found and not found["metadata"].get("deletionTimestamp") else None
+        except OperationError as error:
+            note = f" (as of the last update: the cluster cannot be read, {error})"
+        if old and (kept := _kept(new, old)):
+            how = f"delete pvc {claim} --wait=false` for a new and empty one"
+            if quantity(new["size"]) > quantity(old["size"]):
+                patch = json.dumps({"spec": {"resources": {"requests": {"storage": new["size"]}}}})
+                how = f"patch pvc {claim} -p '{patch}'` if its class has allowVolumeExpansion, and wait"
+            fact = f"{new['at']}: the volume of claim {claim} has {kept}, which no update changes{note}"
+            conflicts.append(f"{fact}; write {kept}, or first run `kubectl -n {namespace} {how}")
+    return conflicts
+
+
+def _read_claim(claim: Any) -> dict[str, Any]:
+    request = claim["spec"]["resources"]["requests"]["storage"]
+    size = claim.get("status", {}).get("capacity", {}).get("storage", request)
+    return {"request": request, "size": size, "storage_class": claim["spec"].get("storageClassName")}
+
+
+def _kept(new: Any, old: Any) -> str:
+    """What the volume keeps, although ``new`` has another value; empty if they agree."""
+    size, request, storage_class = old["size"], old.get("request", old["size"]), old.get("storage_class")
+    if not quantity(request) <= quantity(new["size"]) <= quantity(size):
+        return str(size if quantity(new["size"]) > quantity(size) else request)
+    return storage_class if storage_class and new.get("storage_class", storage_class) != storage_class else ""

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError, OperationError
 from gpuform.checkout.listing import abbreviate
 from gpuform.hosts import Event, HostResult, Outcome, run
 from gpuform.hosts.listing import hosts_of
-from gpuform.provider.handler import Call, Change, CheckResult, DiffResult, InitFailed, Properties, ReadResult
-from gpuform.provider.hosts.inputs import INPUTS, check_inputs, forks_of, inventory_of, secrets_in
-from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
+from gpuform.hosts.runner import secrets_of, texts_of
+from gpuform.provider.handler import (
+    Call,
+    Change,
+    CheckResult,
+    DiffResult,
+    InitFailed,
+    Properties,
+    ReadResult,
+    unknown_inputs,
+)
+from gpuform.provider.properties import UNKNOWN, Secret, has_unknown, reveal
+from infra.inventory import from_json
 
+_INPUTS = ("inventory", "playbook", "content", "connection")
+_PLAYBOOK = "site.yml"
+_FORKS = 20  # ansible/ansible.cfg
+_Failures = Iterator[tuple[str, str]]
 _CONNECT_TIMEOUT_S = 5.0  # a host in the same network answers in milliseconds
 _MAX_SHOWN = 6  # tasks of one host that a preview lists
 
@@ -34,14 +49,14 @@ class HostConfiguration:
         self._closed.set()
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> CheckResult:
-        return check_inputs(news)
+        return _check_inputs(news)
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> DiffResult:
         changes = {
             key: Change.UPDATE
-            for key in INPUTS
+            for key in _INPUTS
             if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
         }
         for name, result in (reveal(olds.get("hosts")) or {}).items():
@@ -129,6 +144,7 @@ class HostConfiguration:
             if text := _progress(event):
                 asyncio.run_coroutine_threadsafe(call.status(text), loop)
 
+        forks = (reveal(inputs.get("connection")) or {}).get("forks")
         try:
             return await asyncio.to_thread(
                 run,
@@ -136,8 +152,8 @@ class HostConfiguration:
                 inventory_of(inputs),
                 check=check,
                 limit=limit,
-                forks=forks_of(inputs),
-                secrets=secrets_in(inputs),
+                forks=int(forks) if forks else None,  # ansible.cfg has a default
+                secrets=_secrets_in(inputs),
                 on_event=on_event,
                 cancelled=lambda: call.cancelled.is_set() or self._closed.is_set(),
             )
@@ -187,3 +203,57 @@ async def _reach_error(variables: Mapping[str, Any], name: str, seconds: float) 
         return f"{address}:{port}: {error.strerror or error}"
     writer.close()
     return ""
+
+
+def _check_inputs(news: Properties) -> CheckResult:
+    """The inputs with defaults; an inventory that contains a password becomes a secret."""
+    inputs = {key: value for key, value in news.items() if value is not None}
+    inputs.setdefault("playbook", _PLAYBOOK)
+    failures = [*unknown_inputs(inputs, _INPUTS), *_failures(reveal(inputs))]
+    if not failures and isinstance(inputs["inventory"], str) and any(secrets_of(inventory_of(inputs))):
+        inputs["inventory"] = Secret(inputs["inventory"])
+    return CheckResult(inputs, failures)
+
+
+def inventory_of(inputs: Properties) -> dict[str, Any]:
+    return from_json(str(reveal(inputs["inventory"])))
+
+
+def _secrets_in(inputs: Properties) -> list[str]:
+    """Texts of a secret inventory that must not be shown; empty if the inventory is not a secret."""
+    if not isinstance(inputs["inventory"], Secret):
+        return []
+    return list(texts_of(inventory_of(inputs)["_meta"]["hostvars"]))
+
+
+def _failures(plain: Properties) -> _Failures:
+    if plain.get("inventory") is not UNKNOWN:
+        yield from _inventory_failures(plain.get("inventory"))
+    playbook = plain["playbook"]
+    if playbook is not UNKNOWN and (not isinstance(playbook, str) or "/" in playbook or playbook[:1] == "-"):
+        yield "playbook", f"{playbook!r} is not a file in ansible/playbooks; name one, such as {_PLAYBOOK}"
+    connection = plain.get("connection") or {}
+    if connection is UNKNOWN:
+        return
+    if not isinstance(connection, dict) or set(connection) - {"forks"}:
+        yield "connection", f"takes only forks, the number of hosts at once (default {_FORKS})"
+    elif not _is_count(forks := connection.get("forks")):
+        yield "connection.forks", f"{forks!r} is not a number of hosts; give 1 or more"
+
+
+def _is_count(value: Any) -> bool:
+    positive = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return positive or value is None or value is UNKNOWN
+
+
+def _inventory_failures(text: Any) -> _Failures:
+    remedy = "give it as `ansible-inventory --list` prints it"
+    try:
+        data = json.loads(text)
+    except (TypeError, ValueError) as error:
+        yield "inventory", f"is not JSON ({error}); {remedy}"
+        return
+    if not isinstance(data, dict) or not isinstance((data.get("_meta") or {}).get("hostvars"), dict):
+        yield "inventory", f"has no _meta.hostvars; {remedy}"
+    elif not hosts_of(data):
+        yield "inventory", "has no host; declare pools with hosts"

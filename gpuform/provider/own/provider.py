@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _TYPES = {
     "gpuform:nodes:PoolNodes": "nodes.pool_nodes",
     "gpuform:nodes:MigLayout": "nodes.mig_layout",
-    "gpuform:nodes:GpuOperatorRemoval": "guards.operator_removal",
+    "gpuform:nodes:GpuOperatorRemoval": "removals",
     "gpuform:workloads:BlueGreen": "workloads.blue_green",
-    "gpuform:workloads:ScalingRemoval": "workloads.scaling",
+    "gpuform:workloads:ScalingRemoval": "removals",
     "gpuform:hosts:HostConfiguration": "hosts.configuration",
     "gpuform:openstack:ReplacementGuard": "guards.replacement",
     "gpuform:guards:LossGuard": "guards.loss",
-    "gpuform:queues:KueueRemoval": "queues.removal",
+    "gpuform:queues:KueueRemoval": "removals",
 }
 """Module of each type's handler; the handler has the type's name."""
 _WITHOUT_CLUSTER = ("hosts.configuration", "guards.replacement")

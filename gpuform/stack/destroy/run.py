@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.engine import EngineFailure
-from gpuform.engine.display import Display
+from gpuform.engine.events import Display
 from gpuform.kubernetes.client import Unreachable
 from gpuform.kubernetes.kinds import Kind
 from gpuform.stack.destroy import cluster_teardown, operator

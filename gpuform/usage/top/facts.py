@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from gpuform.checkout.errors import Failure
 from gpuform.usage import nodes as cluster
 from gpuform.usage.cluster_objects import Json, LiveObjects
-from gpuform.usage.injected_faults import injected_faults
 from gpuform.usage.node_prices import NodePrices, total, used_share
 from gpuform.usage.prometheus import Alert, Prometheus
-from gpuform.usage.status import ClusterStatus, PoolStatus, summarise_status
+from gpuform.usage.status import ClusterStatus, PoolStatus, injected_faults, summarise_status
 from gpuform.usage.top.measured import History, last_hour
 from gpuform.usage.top.read import build_view, read_metrics
 from gpuform.usage.top.view import Node, View

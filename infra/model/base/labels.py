@@ -1,7 +1,7 @@
 """Every label, taint, annotation and resource key of the cluster, written once.
 
-Only the policies and the host tests repeat these keys, on purpose. Kubernetes and NVIDIA define their own
-keys; ``gpuform.io/`` and ``simulator.gpuform.io/`` are ours.
+Only the policies and the checks of hosts repeat these keys, on purpose. Kubernetes and NVIDIA define their
+own keys; ``gpuform.io/`` and ``simulator.gpuform.io/`` are ours.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ from infra.model.base.errors import InputError
 
 CULLER = "gpuform-notebooks"
 """Namespace of the program that stops idle notebooks."""
+GPU_OPERATOR, PLATFORM = "gpu-operator", "gpuform-platform"
+"""Namespaces of NVIDIA's operator, and of our programs if the cluster has an operator of its own."""
 HEALTH = "gpuform-health"
 """Name of the health loop's namespace, service account and Deployment."""
 KEDA = "gpuform-keda"
@@ -23,8 +25,7 @@ TRIAL = "gpuform-trial"
 BUILT_IN = ("default",)
 SYSTEM = (
     *("kube-system", "kube-public", "kube-node-lease"),
-    *("gpu-operator", "gpuform-platform"),
-    *(SCHEDULER, PLACEHOLDER, CULLER, HEALTH, TRIAL, KUEUE),
+    *(GPU_OPERATOR, PLATFORM, SCHEDULER, PLACEHOLDER, CULLER, HEALTH, TRIAL, KUEUE),
 )
 _RESERVED = ("kube-", "gpuform-", "openshift-")
 """Prefixes of namespaces that Kubernetes, gpuform and OpenShift keep for themselves."""

@@ -33,12 +33,7 @@ LONGEST_NAME = 40
 _PRICES = OtherPrices()
 
 
-def check(
-    name: str,
-    cluster: AwsCluster,
-    pools: Sequence[Pool],
-    workloads: Sequence[Workload],
-) -> None:
+def check(name: str, cluster: AwsCluster, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
     """Refuse the first setting that AWS, EKS, Karpenter or the node images do not support."""
     if len(name) > LONGEST_NAME:
         fact = f"{name!r} is too long for the names of IAM roles that begin with it"

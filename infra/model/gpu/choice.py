@@ -116,10 +116,7 @@ def _flavor_name(name: str, info: ValidationInfo) -> str:
 
 GpuName = Annotated[
     str,
-    Field(
-        strict=True,
-        json_schema_extra={"anyOf": [{"enum": list(BUILT_IN.gpu_names)}, {"type": "string"}]},
-    ),
+    Field(strict=True, json_schema_extra={"anyOf": [{"enum": list(BUILT_IN.gpu_names)}, {"type": "string"}]}),
     AfterValidator(_gpu_name),
 ]
 FlavorName = Annotated[

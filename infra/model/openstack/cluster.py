@@ -1,7 +1,5 @@
 """The OpenStack part of the environment: Magnum cluster, flavors, a pool's node group, and their values.
 
-Ranges are those of Magnum's API (its source of 2026-07, api/controllers/v1).
-
 Ranges and names are those of Magnum's API (its source of 2026-07: api/controllers/v1 and api/validation.py).
 
 Source: magnum-capi-helm of 2026-06 (``driver.py``: ``_process_node_groups``, ``_update_helm_release``,

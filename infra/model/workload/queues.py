@@ -93,12 +93,10 @@ class Team(Model):
         min_length=1,
     )
     borrow: dict[PoolName, Amounts] = option(
-        f"Most that it borrows of a pool; {_PER_PROFILE}. If left out, all that its cohort lends.",
-        dict,
+        f"Most that it borrows of a pool; {_PER_PROFILE}. If left out, all that its cohort lends.", dict
     )
     lend: dict[PoolName, Amounts] = option(
-        f"Most that it lends of a pool; {_PER_PROFILE}. If left out, all that it does not use.",
-        dict,
+        f"Most that it lends of a pool; {_PER_PROFILE}. If left out, all that it does not use.", dict
     )
     order: Literal["strict", "best_effort"] = option(
         "By priority, then by time. strict: a workload that does not fit blocks all after it; best_effort: "

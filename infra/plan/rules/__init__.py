@@ -18,10 +18,22 @@ from infra.model.clusters import ExistingCluster
 from infra.model.environment import Environment
 from infra.model.gpu import xid
 from infra.plan import templates
-from infra.plan.rules import alerts, facts, gke
-from infra.plan.rules.promql import COMMON, Rule, any_of, label, record
+from infra.plan.rules import alerts, facts
+from infra.plan.rules.promql import COMMON, Rule, label, record
 
 Group = dict[str, Any]
+
+_CLOUD, _KUBELET = "kubernetes_io:node_accelerator_", "container_accelerator_"
+_IN_CLOUD, _BY_INDEX = ("node_name", "accelerator_id"), ("node_name", "accelerator_index")
+_OLD = ("node", "acc_id")
+_GKE_FORMS = (
+    (*_IN_CLOUD, f"{_CLOUD}duty_cycle", f"{_CLOUD}memory_used", f"{_CLOUD}memory_total"),
+    (*_BY_INDEX, "duty_cycle_gpu_node", "memory_used_gpu_node", "memory_total_gpu_node"),
+    (*_OLD, f"{_KUBELET}duty_cycle", f"{_KUBELET}memory_used_bytes", f"{_KUBELET}memory_total_bytes"),
+)
+"""Labels of node and device, and three metrics, the first in percent; see ``recorded.yaml``."""
+_TENSORCORE = (*_IN_CLOUD, f"{_CLOUD}tensorcore_utilization")
+"""For devices without a duty cycle, in percent as well."""
 
 
 def groups(env: Environment) -> list[Group]:
@@ -56,12 +68,12 @@ def _rules(part: Mapping[str, Any]) -> Iterator[Rule]:
 def _values(env: Environment, fact_series: set[str]) -> dict[str, Any]:
     """A pool is limited by Karpenter, or by its number of nodes (Magnum)."""
     on_gke = isinstance(env.cluster, ExistingCluster)
-    accelerators = gke.expressions()
+    accelerators = _of_gke()
     elastic, counted = facts.NODE_SIZE in fact_series, facts.MAX_NODES in fact_series
     return {
         **COMMON,
         **accelerators,
-        **{kind: any_of(map(str, xid.numbers(kind))) for kind in xid.CLASSES},
+        **{kind: "|".join(map(str, xid.numbers(kind))) for kind in xid.CLASSES},
         "label": f"label_{label(POOL)}",
         "managed": label(QUEUE_MANAGED),
         "admitted": label(QUEUE_ADMITTED),
@@ -75,3 +87,20 @@ def _values(env: Environment, fact_series: set[str]) -> dict[str, Any]:
         "karpenter": elastic and not counted,
         "node_groups": counted,
     }
+
+
+def _of_gke() -> dict[str, str]:
+    """PromQL of the part of time in which each device was busy, and of its memory in bytes."""
+    busy = [_as_dcgm(*form[:3]) for form in _GKE_FORMS] + [_as_dcgm(*_TENSORCORE)]
+    used, total = ([_as_dcgm(form[0], form[1], form[at]) for form in _GKE_FORMS] for at in (3, 4))
+    parts = {"gke_util": [f"({metric}) / 100" for metric in busy], "gke_used": used, "gke_total": total}
+    return {name: " or on (node,gpu) ".join(f"({each})" for each in found) for name, found in parts.items()}
+
+
+def _as_dcgm(node: str, gpu: str, metric: str) -> str:
+    """The metric with DCGM's labels; GKE has no UUID, so its device id is used instead."""
+    expression = f'{metric}{{{node}!="",{gpu}!=""}}'
+    for target, source in (("node", node), ("gpu", gpu), ("UUID", gpu), ("modelName", "model")):
+        if target != source:
+            expression = f'label_replace({expression},"{target}","$1","{source}","(.+)")'
+    return f"max by (node,gpu,UUID,modelName) ({expression})"

@@ -18,7 +18,7 @@ from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig, TimeSlicing
 from infra.model.workload.workload import InferenceWorkload
 from infra.plan import quotas, serving, templates, workloads
-from infra.plan.rules.promql import COMMON, any_of, one_line
+from infra.plan.rules.promql import COMMON, one_line
 from infra.plan.sharing import NAMESPACE
 
 Severity = Literal["critical", "warning", "info"]
@@ -99,10 +99,10 @@ def _values(env: Environment) -> dict[str, Any]:
     minutes = [workloads.wait_minutes(env, work)[0] for work in scaled]
     return {
         **_COMMON,
-        "switched": any_of(pool.name for pool in env.pools if has_nvswitch(pool)),
-        "turns": any_of(pool.name for pool in env.pools if _is_time_sliced(pool)),
+        "switched": "|".join(pool.name for pool in env.pools if has_nvswitch(pool)),
+        "turns": "|".join(pool.name for pool in env.pools if _is_time_sliced(pool)),
         "spare": list(_spare(env)),
-        "queues": any_of(team.name for team in env.queues.teams) if env.queues else "",
+        "queues": "|".join(team.name for team in env.queues.teams) if env.queues else "",
         "scaled": [_matchers(work) for work in scaled],
         "growing": [_matchers(work) for work in scaled if work.scale and work.scale.min < work.scale.max],
         "start": f"{max(minutes, default=serving.IMAGE_MINUTES)}m",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from infra.model.base.labels import (
@@ -69,8 +69,3 @@ def number(value: float) -> str:
 def label(name: str) -> str:
     """A node's label or a resource, as kube-state-metrics spells it."""
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
-
-
-def any_of(values: Iterable[str]) -> str:
-    """A regular expression that matches each of the values and no other."""
-    return "|".join(values)

@@ -32,26 +32,15 @@ def answer(token: str, args: Properties, settings: Settings) -> Properties:
 
 
 def _identity(args: Properties, region: str) -> Properties:
-    partition = partitions()[region]["name"]
-    return {
-        "id": ACCOUNT,
-        "accountId": ACCOUNT,
-        "arn": f"arn:{partition}:iam::{ACCOUNT}:user/offline",
-        "userId": "AIDAOFFLINE",
-    }
+    arn = f"arn:{partitions()[region]['name']}:iam::{ACCOUNT}:user/offline"
+    return {"id": ACCOUNT, "accountId": ACCOUNT, "arn": arn, "userId": "AIDAOFFLINE"}
 
 
 def _partition(args: Properties, region: str) -> Properties:
-    entry = partitions()[region]
-    suffix = entry["dnsSuffix"]
+    name, suffix = partitions()[region]["name"], partitions()[region]["dnsSuffix"]
     reverse = ".".join(reversed(suffix.split(".")))
-    return {
-        "id": entry["name"],
-        "partition": entry["name"],
-        "dnsSuffix": suffix,
-        "reverseDnsPrefix": reverse,
-        "region": region,
-    }
+    suffixes = {"dnsSuffix": suffix, "reverseDnsPrefix": reverse}
+    return {"id": name, "partition": name, **suffixes, "region": region}
 
 
 def _region(args: Properties, region: str) -> Properties:

@@ -13,7 +13,7 @@ from typing import Any
 from botocore.loaders import Loader
 
 from gpuform.provider.properties import UNKNOWN, reveal
-from lab.offline.aws.cluster import eks_stand_in
+from lab.offline.aws.aws import eks_stand_in
 from lab.offline.aws.row import ACCOUNT, ResourceRow
 
 _HEX = 17  # digits of an EC2 id after its prefix

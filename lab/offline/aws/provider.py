@@ -12,20 +12,14 @@ from gpuform.provider.base import ResourceProvider
 from gpuform.provider.handler import Change, CheckResult, DiffResult, Engine, Handler, Properties
 from gpuform.provider.properties import UNKNOWN, reveal
 from gpuform.provider.protocol import engine_pb2
-from lab.offline.aws import eks, functions, instances, network, services
+from lab.offline.aws import eks, functions, network, services
 from lab.offline.aws.outputs import Settings, partitions
 from lab.offline.aws.resource import OfflineResource
 from lab.offline.aws.row import ResourceRow
 
 NOTICE = "gpuform: offline stand-in for pulumi-resource-aws: nothing is created at AWS"
 CHARTS = "gpuform: offline: charts of NVIDIA, Karpenter and AWS are stand-ins generated on this machine"
-ROWS: Mapping[str, ResourceRow] = {
-    **network.ROWS,
-    **instances.ROWS,
-    **eks.ROWS,
-    **services.IAM,
-    **services.OTHERS,
-}
+ROWS: Mapping[str, ResourceRow] = {**network.ROWS, **eks.ROWS, **services.ROWS}
 
 
 class OfflineAws(ResourceProvider):

@@ -90,15 +90,13 @@ class Requests:
         self._origin[api_path] = input_path
         if value is UNKNOWN:
             return scalars.placeholder(shape)
+        if isinstance(shape, StructureShape | MapShape) and not isinstance(value, Mapping):
+            return value
         if isinstance(shape, StructureShape):
-            return (
-                self._structure(value, shape, input_path, api_path) if isinstance(value, Mapping) else value
-            )
+            return self._structure(value, shape, input_path, api_path)
         if isinstance(shape, ListShape):
             return self._list(value, shape, input_path, api_path)
         if isinstance(shape, MapShape):
-            if not isinstance(value, Mapping):
-                return value
             return {
                 key: self._convert(item, shape.value, f"{input_path}.{key}", f"{api_path}.{key}")
                 for key, item in value.items()
@@ -119,19 +117,16 @@ class Requests:
     ) -> Any:
         result: dict[str, Any] = {}
         for key, item in value.items():
-            rename = self.row.parameters.get(re.sub(r"\[\d+\]", "", f"{input_path}.{key}"), key)
+            path = f"{input_path}.{key}"
+            rename = self.row.parameters.get(re.sub(r"\[\d+\]", "", path), key)
             if item is None or rename is None:
                 continue
             member = _member(shape, rename)
             if member is None:
-                known = ", ".join(shape.members)
-                self.failures.append(
-                    (f"{input_path}.{key}", f"{self.row.operation} has no such parameter ({known})")
-                )
+                fact = f"{self.row.operation} has no such parameter ({', '.join(shape.members)})"
+                self.failures.append((path, fact))
                 continue
-            result[member] = self._convert(
-                item, shape.members[member], f"{input_path}.{key}", f"{api_path}.{member}"
-            )
+            result[member] = self._convert(item, shape.members[member], path, f"{api_path}.{member}")
         return result
 
     def _list(self, value: Any, shape: ListShape, input_path: str, api_path: str) -> Any:
@@ -177,11 +172,8 @@ class Requests:
         if path in self._origin:
             return self._origin[path]
         for name, parameter in self.row.parameters.items():
-            if (
-                parameter is not None
-                and "." not in name
-                and parameter.split(":")[-1].removesuffix("[0]") == path
-            ):
+            place = None if parameter is None or "." in name else parameter.split(":")[-1]
+            if place is not None and place.removesuffix("[0]") == path:
                 return name
         parent, _, last = path.rpartition(".")
         if not parent or parent.removesuffix("[0]") == self.row.parent.removesuffix("[0]"):

@@ -27,10 +27,8 @@ class OfflineResource:
             inputs.setdefault(name, value)
         name_input = self.row.name_input
         if name_input and name_input not in inputs:
-            old_name = olds.get(name_input)
-            inputs[name_input] = old_name or outputs.generated_name(
-                self.row, call.urn, call.name, reveal(inputs)
-            )
+            made = outputs.generated_name(self.row, call.urn, call.name, reveal(inputs))
+            inputs[name_input] = olds.get(name_input) or made
         region = inputs.get("region") or self.settings.region
         if region not in outputs.partitions() and region is not UNKNOWN:
             return CheckResult(inputs, [("region", f"{region!r} is not an AWS region; set aws:region")])
@@ -48,9 +46,8 @@ class OfflineResource:
         if self.row.tagged and reveal(olds).get("tagsAll") != tags:
             changed["tagsAll"] = Change.UPDATE
         replaces = replacing_paths(self.row, changed)
-        return DiffResult(
-            changed, replaces, delete_before_replace=bool(replaces) and self._has_same_name(call, old, new)
-        )
+        deletes_first = bool(replaces) and self._has_same_name(call, old, new)
+        return DiffResult(changed, replaces, delete_before_replace=deletes_first)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         if call.preview:
@@ -73,18 +70,13 @@ class OfflineResource:
         new_outputs = outputs.planned_outputs(self.row, self.settings, news)
         if not call.preview:
             new_outputs = outputs.computed_outputs(self.row, self.settings, call.urn, news)[1]
-        old_outputs = {
-            key: value for key, value in olds.items() if key in self.row.outputs and key not in news
-        }
+        old_outputs = {key: old for key, old in olds.items() if key in self.row.outputs and key not in news}
         for name, causes in self.row.renewed_outputs.items():
             if touched.intersection(causes):
                 old_outputs.pop(name, None)
-        result = {**new_outputs, **{key: value for key, value in old_outputs.items() if key in new_outputs}}
-        return {
-            **result,
-            **self._merge_blocks(new_outputs, olds, news),
-            **self._next_version(call, touched, olds, news),
-        }
+        kept = {key: value for key, value in old_outputs.items() if key in new_outputs}
+        blocks = self._merge_blocks(new_outputs, olds, news)
+        return {**new_outputs, **kept, **blocks, **self._next_version(call, touched, olds, news)}
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         if self.row.deletion_guard and reveal(olds).get(self.row.deletion_guard) is True:
@@ -117,11 +109,8 @@ class OfflineResource:
     def _has_same_name(self, call: Call, old: Properties, new: Properties) -> bool:
         """Whether old and new object would have the same name, chosen by the program."""
         name_input = self.row.name_input
-        return (
-            bool(name_input)
-            and old.get(name_input) == new.get(name_input)
-            and not self._is_generated(call, new)
-        )
+        same = bool(name_input) and old.get(name_input) == new.get(name_input)
+        return same and not self._is_generated(call, new)
 
     def _is_generated(self, call: Call, inputs: Properties) -> bool:
         other_inputs = {key: value for key, value in inputs.items() if key != self.row.name_input}

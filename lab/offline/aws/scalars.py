@@ -22,13 +22,8 @@ def check_scalar(value: Any, shape: Shape, path: str) -> tuple[Any, str]:
         return value == "true", ""  # the SDK has text where "unset" is a third state
     if shape.type_name == "string" and isinstance(value, str):
         return value, _check_text(value, shape) or _check_format(value, path)
-    maximum = shape.metadata.get("max")
-    if (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and maximum is not None
-        and value > maximum
-    ):
+    maximum, is_number = shape.metadata.get("max"), isinstance(value, int | float)
+    if is_number and not isinstance(value, bool) and maximum is not None and value > maximum:
         return value, f"{value} is too large; the maximum is {maximum}"
     return value, ""
 

@@ -9,7 +9,7 @@ from lab.offline.aws.row import ResourceRow, arn_template, split_words
 _GLOBAL = "arn:{partition}:iam::{account}:"
 _MOMENT = "2026-01-01T00:00:00Z"
 
-IAM: Mapping[str, ResourceRow] = {
+ROWS: Mapping[str, ResourceRow] = {
     "aws:iam/role:Role": ResourceRow(
         "iam.CreateRole",
         id="{name}",
@@ -41,9 +41,6 @@ IAM: Mapping[str, ResourceRow] = {
         name_input="name",
         documents=("policy",),
     ),
-}
-
-OTHERS: Mapping[str, ResourceRow] = {
     "aws:kms/key:Key": ResourceRow(
         "kms.CreateKey",
         id="{uuid}",

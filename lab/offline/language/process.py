@@ -52,10 +52,8 @@ class Children:
         queue: asyncio.Queue[Output | None] = asyncio.Queue(maxsize=64)
         assert process.stdout is not None
         assert process.stderr is not None
-        readers = [
-            asyncio.create_task(_pump(process.stdout, queue, stderr=False)),
-            asyncio.create_task(_pump(process.stderr, queue, stderr=True)),
-        ]
+        streams = enumerate((process.stdout, process.stderr))
+        readers = [asyncio.create_task(_pump(pipe, queue, stderr=bool(n))) for n, pipe in streams]
         try:
             open_streams = len(readers)
             while open_streams:

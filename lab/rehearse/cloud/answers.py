@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from gpuform.clients.aws.api import create_client
@@ -26,14 +27,19 @@ Answer = Callable[[Json], Json | None]
 
 @dataclass
 class Answers:
-    """The answers for one region; ``machines`` are the types that it sells."""
+    """The answers for one region."""
 
     region: str
     zones: Sequence[str]
     market: Market
-    machines: Sequence[str]
     images: dict[str, str] = field(default_factory=dict)
     _image_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def machines(self) -> tuple[str, ...]:
+        """The types that it sells: EC2 machines with a price, sorted by name."""
+        machines, prices = self.market.machines, self.market.on_demand_prices
+        return tuple(sorted(name for name in machines if machines[name].seller == "ec2" and name in prices))
 
     @property
     def ec2_actions(self) -> Mapping[str, Answer]:
@@ -69,9 +75,8 @@ class Answers:
         short = name.strip("/").replace("/", "-")[-120:]
         image = create_client("ec2", self.region).register_image(Name=short, Architecture=architecture)
         image_id: str = image["ImageId"]
-        ec2_backends[ACCOUNT][self.region].amis[
-            image_id
-        ].architecture = architecture  # register_image drops it
+        images = ec2_backends[ACCOUNT][self.region].amis
+        images[image_id].architecture = architecture  # register_image drops it
         return image_id
 
     def _spot_prices(self) -> Iterable[Json]:
@@ -114,17 +119,6 @@ class Answers:
         """Limit moto's answer to the same machines; that a zone does not offer a type is not simulated."""
         params.pop("MaxResults", None)
         params["Filters"] = [{"Name": "instance-type", "Values": list(self.machines)}]
-
-
-def priced_machines(market: Market) -> tuple[str, ...]:
-    """EC2 machines with a price, sorted by name."""
-    return tuple(
-        sorted(
-            name
-            for name, machine in market.machines.items()
-            if machine.seller == "ec2" and name in market.on_demand_prices
-        )
-    )
 
 
 def add_machine_types(machines: Iterable[Machine], region: str, zones: Sequence[str]) -> None:

@@ -86,7 +86,7 @@ class Instances:
             running = {id: address for id, address in running.items() if id not in due}
         for instance in launched:
             if instance.ended is None and instance.id not in running:
-                self._market.record_ends([instance.id])
+                self._market.record_end(instance.id)
                 if instance.node:
                     self._ended_at[instance.node] = time.monotonic()
         self._join_nodes(running)
@@ -109,12 +109,10 @@ class Instances:
 
     def _node(self, instance: LaunchedInstance, address: str) -> Manifest:
         name = f"ip-{address.replace('.', '-')}.{self._region}.compute.internal"
-        kubelet, adapters = (
-            read_user_data(self._fleets.user_data[instance.id]),
-            self._fleets.adapters[instance.id],
-        )
-        machine = self._market.machines[instance.machine]
-        return node_manifest(machine, name, instance.id, instance.zone, self._region, kubelet, adapters)
+        kubelet = read_user_data(self._fleets.user_data[instance.id])
+        place = name, instance.id, instance.zone, self._region
+        adapters = self._fleets.adapters[instance.id]
+        return node_manifest(self._market.machines[instance.machine], *place, kubelet, adapters)
 
     def _running(self) -> dict[str, str]:
         from moto.ec2.models import ec2_backends

@@ -74,14 +74,11 @@ class Market:
         self.machines = env.catalogue.machines
         self._own_prices = env.cost.prices if env.cost else {}
         # A machine without its own price gets that of a pool that may use it: AWS has a price for each.
-        pools = {
-            machine.name: self._own_prices[pool.name]
-            for pool in _priced_pools(env)
-            for machine in pool.machines
-        }
-        own_machines = env.catalogue.declared_machines.values()
+        priced = [pool for pool in env.pools if pool.by_karpenter and pool.name in self._own_prices]
+        pools = {machine.name: self._own_prices[pool.name] for pool in priced for machine in pool.machines}
+        own_machines = env.catalogue.declared_machines
         declared = {
-            machine.name: machine.usd_per_hour for machine in own_machines if machine.usd_per_hour is not None
+            name: own.usd_per_hour for name, own in own_machines.items() if own.usd_per_hour is not None
         }
         self._usd = {**pools, **prices.usd_per_hour, **declared}
         self._spot = (env.cost.spot_factor if env.cost else None) or 1.0
@@ -135,14 +132,13 @@ class Market:
         with self._lock:
             self._refused[machine, zone, capacity] += 1
 
-    def record_ends(self, ids: Iterable[str]) -> None:
-        """Record the end of instances; reserved capacity becomes available again."""
+    def record_end(self, id: str) -> None:
+        """Record the end of an instance; reserved capacity becomes available again."""
         with self._lock:
-            for id in ids:
-                instance = self._instances.get(id)
-                if instance and instance.ended is None:
-                    self._instances[id] = replace(instance, ended=time.time())
-                    self._use_reservation(instance.reservation, -1)
+            instance = self._instances[id]
+            if instance.ended is None:
+                self._instances[id] = replace(instance, ended=time.time())
+                self._use_reservation(instance.reservation, -1)
 
     def record_join(self, id: str, node: str) -> None:
         with self._lock:
@@ -163,11 +159,6 @@ class Market:
         if reservation in self._reservations:
             record = self._reservations[reservation]
             self._reservations[reservation] = replace(record, left=max(0, record.left - count))
-
-
-def _priced_pools(env: Environment) -> Iterator[Pool]:
-    own_prices = env.cost.prices if env.cost else {}
-    return (pool for pool in env.pools if pool.by_karpenter and pool.name in own_prices)
 
 
 def reservations_of(env: Environment, pool: Pool) -> Iterator[Reservation]:

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 from typing import Any
 
 from gpuform.clients.aws.api import create_client, translate_errors
@@ -17,7 +16,7 @@ from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
 from infra.plan import eks, node_groups
 from lab.rehearse.cloud import account
-from lab.rehearse.cloud.answers import ACCOUNT, Answer, Answers, add_machine_types, priced_machines
+from lab.rehearse.cloud.answers import ACCOUNT, Answer, Answers, add_machine_types
 from lab.rehearse.cloud.fleet import Fleets
 from lab.rehearse.cloud.instances import Instances
 from lab.rehearse.cloud.market import Market
@@ -42,7 +41,7 @@ class Cloud:
         self._fleets = Fleets(self._region, self.market)
         zones = cluster.network.zones
         add_machine_types(env.catalogue.declared_machines.values(), self._region, zones)
-        self._answers = Answers(self._region, zones, self.market, priced_machines(self.market))
+        self._answers = Answers(self._region, zones, self.market)
         self._instances = Instances(self._region, self.market, self._fleets, plane, join_s)
         self.url = ""
 
@@ -61,8 +60,21 @@ class Cloud:
 
     def interrupt(self, instance: str, notice_s: float = 120.0) -> None:
         """Warn of a spot interruption as EventBridge does, and take the instance back after the notice."""
-        detail = {"instance-id": instance, "instance-action": "terminate"}
-        self._warn("EC2 Spot Instance Interruption Warning", detail)
+        sqs = create_client("sqs", self._region)
+        event = {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": "EC2 Spot Instance Interruption Warning",
+            "source": "aws.ec2",
+            "account": ACCOUNT,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "region": self._region,
+            "resources": [f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance}"],
+            "detail": {"instance-id": instance, "instance-action": "terminate"},
+        }
+        with translate_errors("the simulated AWS"):
+            url = sqs.get_queue_url(QueueName=eks.interruption_queue(self._env))["QueueUrl"]
+            sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
         self._instances.reclaim(instance, notice_s)
 
     @property
@@ -93,9 +105,7 @@ class Cloud:
             self._contexts = contexts.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._contexts.close()
 
     def _reset(self) -> None:
@@ -133,23 +143,6 @@ class Cloud:
                 app.view_functions, convert_to_flask_response(subclass.dispatch)
             )
         return app
-
-    def _warn(self, kind: str, detail: Mapping[str, Any]) -> None:
-        sqs = create_client("sqs", self._region)
-        event = {
-            "version": "0",
-            "id": str(uuid.uuid4()),
-            "detail-type": kind,
-            "source": "aws.ec2",
-            "account": ACCOUNT,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "region": self._region,
-            "resources": [f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{detail['instance-id']}"],
-            "detail": detail,
-        }
-        with translate_errors("the simulated AWS"):
-            url = sqs.get_queue_url(QueueName=eks.interruption_queue(self._env))["QueueUrl"]
-            sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
 
 
 @contextmanager

@@ -182,9 +182,8 @@ class ControllersKeeper:
         }
 
     def run(self, stop: threading.Event) -> None:
-        run_until_stopped(
-            stop, INTERVAL_S, self.step, self._say, *(item.end for item in self._supervisors.values())
-        )
+        ends = [supervisor.end for supervisor in self._supervisors.values()]
+        run_until_stopped(stop, INTERVAL_S, self.step, self._say, *ends)
 
     def step(self) -> None:
         """Read the cluster once; a controller that cannot be read or started leaves the others alone."""
@@ -198,9 +197,7 @@ class ControllersKeeper:
                 messages += [controller.trouble] if controller.trouble else []
             except (*SERVER_ERRORS, yaml.YAMLError, StopIteration) as error:
                 # The server is unreachable or refuses, or the release is incomplete: what runs goes on.
-                routes |= {
-                    target: port for target, port in self._egress.routes.items() if target not in routes
-                }
+                routes |= {at: port for at, port in self._egress.routes.items() if at not in routes}
                 messages.append(f"{name}: {error or type(error).__name__}")
         self._egress.routes = routes
         self._say.store(messages)

@@ -94,27 +94,19 @@ class Cluster:
 
     def release(self, controller: Controller) -> Release | None:
         """What is installed now, None if nothing or no replica is. Raises ``server.SERVER_ERRORS``."""
-        deployments = self.server.items(
-            f"/apis/apps/v1/deployments?labelSelector={quote(controller.selector)}"
-        )
+        path = f"/apis/apps/v1/deployments?labelSelector={quote(controller.selector)}"
+        deployments = self.server.items(path)
         active = [item for item in deployments if item["spec"].get("replicas", 1) and not _is_deleted(item)]
         if not active:
             return None
         first = min(active, key=lambda deployment: str(deployment["metadata"]["creationTimestamp"]))
         namespace = str(first["metadata"]["namespace"])
         core, template = f"/api/v1/namespaces/{namespace}", first["spec"]["template"]
-        selector = ",".join(
-            f"{key}={value}" for key, value in first["spec"]["selector"]["matchLabels"].items()
-        )
+        selector = ",".join(f"{key}={text}" for key, text in first["spec"]["selector"]["matchLabels"].items())
         mounted, secret = self._read_volumes(core, template["spec"])
-        return Release(
-            namespace,
-            template,
-            mounted,
-            secret,
-            tuple(self.server.items(f"{core}/pods?labelSelector={quote(selector)}")),
-            tuple(self.server.items(f"{core}/services")),
-        )
+        pods = tuple(self.server.items(f"{core}/pods?labelSelector={quote(selector)}"))
+        services = tuple(self.server.items(f"{core}/services"))
+        return Release(namespace, template, mounted, secret, pods, services)
 
     def has_ca_bundle(self, controller: Controller) -> bool:
         kind = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -167,9 +159,8 @@ class Cluster:
 
 def is_ready(pod: Json) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or []
-    return not _is_deleted(pod) and any(
-        item["type"] == "Ready" and item["status"] == "True" for item in conditions
-    )
+    is_ready = any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return is_ready and not _is_deleted(pod)
 
 
 def _is_deleted(manifest: Json) -> bool:

@@ -145,10 +145,6 @@ def _cert_manager_webhook(context: ProgramContext) -> list[str]:
     ]
 
 
-def _cert_manager_variables(context: ProgramContext) -> dict[str, str]:
-    return {"KUBECONFIG": f"{context.root}/kubeconfig"}
-
-
 def _gpu_operator(context: ProgramContext) -> list[str]:
     """Arguments of NVIDIA's operator; defaults: cmd/gpu-operator/main.go. It serves no webhook."""
     return [
@@ -175,90 +171,79 @@ _NFD: Json = {
 _CERT_MANAGER: Json = {
     "declared": "served_workloads",
     "module": "github.com/cert-manager/cert-manager",
-    "variables": _cert_manager_variables,
+    "variables": lambda context: {"KUBECONFIG": f"{context.root}/kubeconfig"},
 }
 _KEDA: Json = {
     "declared": "has_scaling",
     "module": "github.com/kedacore/keda/v2",
     "variables": _keda_variables,
 }
-CONTROLLERS: Mapping[str, Controller] = MappingProxyType(
-    {
-        controller.name: controller
-        for controller in (
-            Controller(
-                name="gpu-operator",
-                module="github.com/NVIDIA/gpu-operator",
-                labels=dict.fromkeys((_NAME, _PART), "gpu-operator"),
-                metrics=8080,
-                arguments=_gpu_operator,
-                # Without it, operators before 25.10 read /host-etc/os-release, of the host.
-                variables=lambda context: {"UNIT_TEST": "true"},
-            ),
-            Controller(
-                name="nfd-master",
-                labels={_NAME: "node-feature-discovery", _ROLE: "master"},
-                arguments=_nfd_master,
-                **_NFD,
-            ),
-            Controller(
-                name="nfd-gc",
-                labels={_NAME: "node-feature-discovery", _ROLE: "gc"},
-                arguments=_nfd,
-                **_NFD,
-            ),
-            Controller(
-                name="kueue",
-                declared="queues",
-                module="sigs.k8s.io/kueue",
-                charts={"kueue": "charts/kueue"},
-                labels={_NAME: "kueue", "control-plane": "controller-manager"},
-                config="controller_manager_config.yaml",
-                metrics=8443,
-                adapt=_kueue,
-            ),
-            Controller(
-                name="keda",
-                labels={_NAME: "keda-operator", "control-plane": "controller-manager"},
-                arguments=_keda,
-                **_KEDA,
-            ),
-            Controller(
-                name="keda-adapter",
-                labels={_NAME: "keda-operator-metrics-apiserver", "control-plane": "controller-manager"},
-                arguments=_keda_adapter,
-                **_KEDA,
-            ),
-            Controller(
-                name="kserve",
-                declared="served_workloads",
-                module="github.com/kserve/kserve",
-                charts={name: f"charts/{name}" for name in ("kserve-crd", "kserve-resources")},
-                labels=dict.fromkeys((_NAME, "control-plane"), "kserve-controller-manager"),
-                arguments=_kserve,
-                variables=_kserve_variables,
-            ),
-            Controller(
-                name="cert-manager",
-                charts={"cert-manager": "deploy/charts/cert-manager"},
-                labels={_NAME: "cert-manager", _PART: "controller"},
-                **_CERT_MANAGER,
-            ),
-            Controller(
-                name="cert-manager-cainjector",
-                labels=dict.fromkeys((_NAME, _PART), "cainjector"),
-                **_CERT_MANAGER,
-            ),
-            Controller(
-                name="cert-manager-webhook",
-                labels=dict.fromkeys((_NAME, _PART), "webhook"),
-                arguments=_cert_manager_webhook,
-                trusted=True,
-                **_CERT_MANAGER,
-            ),
-        )
-    }
+_ROWS = (
+    Controller(
+        name="gpu-operator",
+        module="github.com/NVIDIA/gpu-operator",
+        labels=dict.fromkeys((_NAME, _PART), "gpu-operator"),
+        metrics=8080,
+        arguments=_gpu_operator,
+        # Without it, operators before 25.10 read /host-etc/os-release, of the host.
+        variables=lambda context: {"UNIT_TEST": "true"},
+    ),
+    Controller(
+        name="nfd-master",
+        labels={_NAME: "node-feature-discovery", _ROLE: "master"},
+        arguments=_nfd_master,
+        **_NFD,
+    ),
+    Controller(name="nfd-gc", labels={_NAME: "node-feature-discovery", _ROLE: "gc"}, arguments=_nfd, **_NFD),
+    Controller(
+        name="kueue",
+        declared="queues",
+        module="sigs.k8s.io/kueue",
+        charts={"kueue": "charts/kueue"},
+        labels={_NAME: "kueue", "control-plane": "controller-manager"},
+        config="controller_manager_config.yaml",
+        metrics=8443,
+        adapt=_kueue,
+    ),
+    Controller(
+        name="keda",
+        labels={_NAME: "keda-operator", "control-plane": "controller-manager"},
+        arguments=_keda,
+        **_KEDA,
+    ),
+    Controller(
+        name="keda-adapter",
+        labels={_NAME: "keda-operator-metrics-apiserver", "control-plane": "controller-manager"},
+        arguments=_keda_adapter,
+        **_KEDA,
+    ),
+    Controller(
+        name="kserve",
+        declared="served_workloads",
+        module="github.com/kserve/kserve",
+        charts={name: f"charts/{name}" for name in ("kserve-crd", "kserve-resources")},
+        labels=dict.fromkeys((_NAME, "control-plane"), "kserve-controller-manager"),
+        arguments=_kserve,
+        variables=_kserve_variables,
+    ),
+    Controller(
+        name="cert-manager",
+        charts={"cert-manager": "deploy/charts/cert-manager"},
+        labels={_NAME: "cert-manager", _PART: "controller"},
+        **_CERT_MANAGER,
+    ),
+    Controller(
+        name="cert-manager-cainjector", labels=dict.fromkeys((_NAME, _PART), "cainjector"), **_CERT_MANAGER
+    ),
+    Controller(
+        name="cert-manager-webhook",
+        labels=dict.fromkeys((_NAME, _PART), "webhook"),
+        arguments=_cert_manager_webhook,
+        trusted=True,
+        **_CERT_MANAGER,
+    ),
 )
+CONTROLLERS: Mapping[str, Controller] = MappingProxyType({row.name: row for row in _ROWS})
 OPERATOR = tuple(name for name, row in CONTROLLERS.items() if not row.declared)
 """NVIDIA's operator and node feature discovery."""
 CHARTS: Mapping[str, Controller] = MappingProxyType(

@@ -44,9 +44,8 @@ class Files:
                 continue
             if reason := self._refusal(f"{RULES}/{name}", text, "rules"):
                 consequence = "the old ones stay" if name in self._rules else "no rules are loaded"
-                troubles.append(
-                    f"rules {name.removesuffix('.yaml').replace('_', '/')}: {reason}; {consequence}"
-                )
+                rule = name.removesuffix(".yaml").replace("_", "/")
+                troubles.append(f"rules {rule}: {reason}; {consequence}")
                 continue
             write_private(self._home / RULES / name, text)
             self._rules[name], changed = text, True

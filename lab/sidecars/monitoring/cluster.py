@@ -62,9 +62,7 @@ class Cluster:
         active = [resource for resource in resources if resource["spec"].get("replicas", 1) != 0]
         if not active:
             return None
-        first, *others = sorted(
-            active, key=lambda resource: (resource["metadata"]["namespace"], _name(resource))
-        )
+        first, *others = sorted(active, key=lambda item: (item["metadata"]["namespace"], _name(item)))
         namespace = first["metadata"]["namespace"]
         deployments = self.items(f"/apis/apps/v1/namespaces/{namespace}/deployments")
         return MonitoringObjects(
@@ -75,12 +73,8 @@ class Cluster:
                 _name(item): item["metadata"].get("labels") or {} for item in self.items("/api/v1/namespaces")
             },
             by_hand=self._secret(namespace, first["spec"].get("additionalScrapeConfigs")),
-            state_metrics=next(
-                (deployment for deployment in deployments if _is_state_metrics(deployment)), None
-            ),
-            health=next(
-                (deployment for deployment in self.items(_OF_HEALTH) if _name(deployment) == HEALTH), None
-            ),
+            state_metrics=next((item for item in deployments if _is_state_metrics(item)), None),
+            health=next((item for item in self.items(_OF_HEALTH) if _name(item) == HEALTH), None),
             also=tuple(f"{resource['metadata']['namespace']}/{_name(resource)}" for resource in others),
             pod_monitors=self.items(f"{_KINDS}/podmonitors"),
         )

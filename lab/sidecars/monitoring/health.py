@@ -44,9 +44,7 @@ class HealthLoop:
         def command() -> list[str]:
             server = self._prepare(files, account)
             mount_path, folder = f"{mount['mountPath']}/", f"{self._folder}/"
-            executable, *arguments = (
-                argument.replace(mount_path, folder, 1) for argument in container["command"]
-            )
+            executable, *arguments = (word.replace(mount_path, folder, 1) for word in container["command"])
             if executable != "python3":
                 raise ValueError(f"Deployment {HEALTH} runs {executable}, not python3")
             self.port = free_port()

@@ -37,9 +37,8 @@ class MonitoringKeeper:
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self._cluster, self._settings, self._say = cluster, settings, Messages(settings.home)
-        self._prometheus = Child(
-            PROMETHEUS, settings.logs / f"{PROMETHEUS}.log", self._say, folder=settings.home
-        )
+        log = settings.logs / f"{PROMETHEUS}.log"
+        self._prometheus = Child(PROMETHEUS, log, self._say, folder=settings.home)
         self._health = HealthLoop(cluster, settings.home, settings.logs, self._say)
         self._metrics = Child(APP, settings.logs / f"{APP}.log", self._say)
         self._files: Files | None = None
@@ -48,9 +47,8 @@ class MonitoringKeeper:
 
     def run(self, stop: threading.Event) -> None:
         self._say.store(())
-        run_until_stopped(
-            stop, INTERVAL_S, self.step, self._say, self._health.end, self._prometheus.end, self._metrics.end
-        )
+        ends = (self._health.end, self._prometheus.end, self._metrics.end)
+        run_until_stopped(stop, INTERVAL_S, self.step, self._say, *ends)
 
     def step(self) -> None:
         """Read the cluster once, and start, restart or end the processes accordingly."""
@@ -124,9 +122,8 @@ class MonitoringKeeper:
 
     def _reload(self) -> None:
         """Reload Prometheus's files; if it is still starting, a later step tries again."""
-        connection = http.client.HTTPConnection(
-            "127.0.0.1", self._settings.ports.prometheus, timeout=_RELOAD_S
-        )
+        port = self._settings.ports.prometheus
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_RELOAD_S)
         try:
             connection.request("POST", "/-/reload")
             answer = connection.getresponse()

@@ -11,43 +11,23 @@ from lab.sidecars.monitoring.targets import Ports, redirections
 
 Json = dict[str, Any]
 SERVICE, POD = "__meta_kubernetes_service_", "__meta_kubernetes_pod_"
-_MILLISECONDS = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
-    "y": 31_536_000_000,
-}
+_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MILLISECONDS |= {"w": 604_800_000, "y": 31_536_000_000}
 _PART = re.compile(r"(\d+)(ms|[smhdwy])")
 _DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+")
-_NUMBERS = {
-    "sampleLimit": "sample_limit",
-    "targetLimit": "target_limit",
-    "labelLimit": "label_limit",
-    "labelNameLengthLimit": "label_name_length_limit",
-    "labelValueLengthLimit": "label_value_length_limit",
-}
-_ENDPOINT = {
-    "path": "metrics_path",
-    "scheme": "scheme",
-    "params": "params",
-    "honorLabels": "honor_labels",
-    "honorTimestamps": "honor_timestamps",
-    "followRedirects": "follow_redirects",
-    "enableHttp2": "enable_http2",
-}
-_SUPPORTED = {
-    *_ENDPOINT,
-    "port",
-    "targetPort",
-    "interval",
-    "scrapeTimeout",
-    "relabelings",
-    "metricRelabelings",
-}
-_SUPPORTED |= {"bearerTokenFile", "tlsConfig"}
+
+
+def _prometheus_names(*fields: str) -> dict[str, str]:
+    """Prometheus's names of the operator's fields, by these."""
+    return {field: re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", field) for field in fields}
+
+
+_LABEL_LIMITS = ("labelLimit", "labelNameLengthLimit", "labelValueLengthLimit")
+_NUMBERS = _prometheus_names("sampleLimit", "targetLimit", *_LABEL_LIMITS)
+_SWITCHES = ("honorLabels", "honorTimestamps", "followRedirects", "enableHttp2")
+_ENDPOINT = {"path": "metrics_path", **_prometheus_names("scheme", "params", *_SWITCHES)}
+_SUPPORTED = {*_ENDPOINT, "port", "targetPort", "interval", "scrapeTimeout", "relabelings"}
+_SUPPORTED |= {"metricRelabelings", "bearerTokenFile", "tlsConfig"}
 TOKEN = "prometheus.token"  # noqa: S105 - the file with the token of Prometheus' account
 _CREDENTIALS = ("basic_auth", "authorization", "oauth2", "bearer_token", "bearer_token_file", "tls_config")
 """Left out: they are for the target's own address, which is not contacted; their files are in a pod."""
@@ -153,11 +133,8 @@ class ScrapeJobs:
         yield _copy((f"{SERVICE}name",), "service")
         yield _copy(("__meta_kubernetes_pod_name",), "pod")
         yield _copy(("__meta_kubernetes_pod_container_name",), "container")
-        yield {
-            "source_labels": ["__meta_kubernetes_pod_phase"],
-            "regex": "(Failed|Succeeded)",
-            "action": "drop",
-        }
+        ended = {"source_labels": ["__meta_kubernetes_pod_phase"], "regex": "(Failed|Succeeded)"}
+        yield {**ended, "action": "drop"}
         for key, prefix in (("targetLabels", SERVICE), ("podTargetLabels", POD)):
             for name in spec.get(key) or ():
                 yield _copy((f"{prefix}label_{_label_name(name)}",), _label_name(name), "(.+)")

@@ -46,9 +46,7 @@ class SchedulerKeeper:
     def _configuration(self) -> str | None:
         """The newest configuration or None; an update creates the new one before it deletes the old one."""
         maps = self._server.items(_MAPS)
-        newest = max(
-            maps, key=lambda config_map: int(config_map["metadata"]["resourceVersion"]), default=None
-        )
+        newest = max(maps, key=lambda item: int(item["metadata"]["resourceVersion"]), default=None)
         return str(newest["data"][CONFIG]) if newest else None
 
     def _command(self, text: str) -> list[str]:

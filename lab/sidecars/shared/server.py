@@ -33,10 +33,7 @@ class Server:
     def __init__(self, kubeconfig: Path, pki: Path) -> None:
         """Reads the files now; the first request connects."""
         cluster = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
-        self._cluster: Json = {
-            "server": cluster["server"],
-            "certificate-authority-data": cluster["certificate-authority-data"],
-        }
+        self._cluster: Json = {key: cluster[key] for key in ("server", "certificate-authority-data")}
         tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
         url = urlsplit(self._cluster["server"])
@@ -81,11 +78,8 @@ class Server:
 
         What its roles do not allow fails here as it would elsewhere.
         """
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": YEAR_S},
-        }
+        body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        body["spec"] = {"expirationSeconds": YEAR_S}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         document = {
             "apiVersion": "v1",

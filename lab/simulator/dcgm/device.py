@@ -97,9 +97,8 @@ def advance(state: State, gpu: Gpu, busy: float, link: float, by_kind: FaultsByK
     state.celsius = target + (state.celsius - target) * math.exp(-seconds / LAG)
     if first and not state.celsius:
         state.celsius = target
-    active_s = {
-        kind: max(0.0, now - max(state.at, state.began, fault.since)) for kind, fault in by_kind.items()
-    }
+    begun = max(state.at, state.began)
+    active_s = {kind: max(0.0, now - max(begun, fault.since)) for kind, fault in by_kind.items()}
     state.thermal_ns += 1e9 * active_s.get(faults.THERMAL, 0.0)
     state.power_ns += 1e9 * active_s.get(faults.POWER, 0.0)
     state.link_errors += LINK_ERRORS * active_s.get(faults.NVLINK, 0.0)

@@ -111,9 +111,7 @@ def _computed_counts(name: str, row: Row, moment: float) -> Iterator[tuple[dict[
         if not counts:
             yield window, 0
     elif name == counters.HEALTH and not row.instance:
-        incidents = {
-            incident[0]: incident for kind, incident in _INCIDENTS.items() if kind in row.faults_by_kind
-        }
+        incidents = {found[0]: found for kind, found in _INCIDENTS.items() if kind in row.faults_by_kind}
         for watch in _WATCHES:
             _, result, error = incidents.get(watch, (watch, 0, "DCGM_FR_OK"))
             yield {"health_watch": watch, "health_error_code": error}, result

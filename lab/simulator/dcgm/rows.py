@@ -78,11 +78,8 @@ def rows(world: World, watch: NodeWatch, moment: float) -> Iterator[Row]:
     gpu, layout = world.gpu, world.layout
     if gpu is None:
         return
-    usage, partitions_by_id, all_faults = (
-        usage_by_device(world, moment),
-        partitions(world),
-        faults.faults_of(world.node),
-    )
+    usage, partitions_by_id = usage_by_device(world, moment), partitions(world)
+    all_faults = faults.faults_of(world.node)
     for index, state in enumerate(watch.gpus[: world.gpus]):
         own_faults = [fault for fault in all_faults if fault.gpu == index]
         kinds = {faults.GPU_LOST if fault.is_lost else fault.kind: fault for fault in reversed(own_faults)}
@@ -116,9 +113,8 @@ def rows(world: World, watch: NodeWatch, moment: float) -> Iterator[Row]:
                 assert gpu.mig is not None
                 number = str(instance_id(gpu.mig, *instance))
                 row_labels = labels | {"GPU_I_PROFILE": instance[0], "GPU_I_ID": number}
-            own_values = device.device_values(
-                use.busy, partitions_by_id[id_].memory_mib, use.held, bool(instance)
-            )
+            size = partitions_by_id[id_].memory_mib
+            own_values = device.device_values(use.busy, size, use.held, bool(instance))
             values = {} if lost else common | own_values
             yield Row(row_labels, _pod(use), values, state.last[1], xids, kinds, busy < 0.01, bool(instance))
 

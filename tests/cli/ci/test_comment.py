@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from gpuform.cli.ci.__main__ import app
 from gpuform.cli.ci.artifacts import MOST_BYTES, MOST_CHARACTERS
-from gpuform.cli.ci.sanitize import sanitize
+from gpuform.cli.ci.github import sanitize
 from gpuform.reports.pull_request import marker
 from tests.cli.ci.conftest import TOKEN, Fake, packed
 
@@ -118,15 +118,12 @@ def test_the_live_summary_wins_but_only_from_this_repository(fake: Fake, tmp_pat
     assert len(fake.comments) == 1
 
 
+TOO_LONG = "is longer than 64000 characters"
 BAD = {
     "large on the way": (packed(summary("local")), MOST_BYTES + 1, f"bytes; {MOST_BYTES} are allowed"),
     "larger than it says": (bytes(MOST_BYTES + 1), 10, f"has more than {MOST_BYTES} bytes"),
-    "large unpacked": (
-        packed(summary("local") + b"x" * 50 * MOST_BYTES),
-        None,
-        "is longer than 64000 characters",
-    ),
-    "too long": (packed(summary("local") + b"x" * MOST_CHARACTERS), None, "is longer than 64000 characters"),
+    "large unpacked": (packed(summary("local") + b"x" * 50 * MOST_BYTES), None, TOO_LONG),
+    "too long": (packed(summary("local") + b"x" * MOST_CHARACTERS), None, TOO_LONG),
     "another stack's": (packed(summary("aws-prod")), None, "does not begin with its marker"),
     "no marker": (packed(b"hello"), None, "does not begin with its marker"),
     "no archive": (b"hello", None, "cannot be read"),

@@ -100,10 +100,8 @@ def test_a_preview_is_told_what_is_acknowledged(checkout: Path, job: str, code: 
 @pytest.mark.parametrize("code", ["0", "1"])
 def test_an_up_asks_the_account_first_and_holds_the_policies(checkout: Path, code: str) -> None:
     ended, noted = play(script("up", "up", "up"), checkout, LABELLED, STACK="aws-dev", CODE=code)
-    assert (ended, noted) == (
-        int(code),
-        ["gpuform up aws-dev --policy-pack policies --acknowledge prod $(touch x) eks"],
-    )
+    words = "up aws-dev --policy-pack policies --acknowledge prod $(touch x) eks"
+    assert (ended, noted) == (int(code), [f"gpuform {words}"])
 
 
 @pytest.mark.parametrize("code", ["0", "1", "3"])

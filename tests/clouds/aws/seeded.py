@@ -15,10 +15,8 @@ from gpuform.clients.aws import api
 
 REGION = "us-west-2"
 TAGS = {"gpuform.io/environment": "labs", "Name": "labs"}
-TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
-ALLOW = json.dumps(
-    {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sqs:*", "Resource": "*"}]}
-)
+ALLOWED = {"Effect": "Allow", "Action": "sqs:*", "Resource": "*"}
+TRUST, ALLOW = (json.dumps({"Version": "2012-10-17", "Statement": some}) for some in ([], [ALLOWED]))
 ARN = "arn:aws:iam::123456789012:role/r"
 Tags = dict[str, str]
 Seeded = tuple[dict[str, Any], str]
@@ -47,10 +45,8 @@ def seed(operation: str, kind: str, id: str, ask: Callable[[], dict[str, str]] =
     """
 
     def make(tags: Tags) -> Seeded:
-        request = ask()
-        answer = getattr(aws_client("ec2"), operation)(
-            TagSpecifications=tag_specification(kind, tags), **request
-        )
+        request, specification = ask(), tag_specification(kind, tags)
+        answer = getattr(aws_client("ec2"), operation)(TagSpecifications=specification, **request)
         return {name: request[key] for name, key in inputs.items()}, str(jmespath.search(id, answer))
 
     return make
@@ -152,10 +148,9 @@ def log_group(tags: Tags) -> Seeded:
 
 
 def event_rule(tags: Tags) -> Seeded:
-    aws_client("events").put_rule(
-        Name="k-rebalance-1", EventPattern='{"source": ["aws.ec2"]}', Tags=pairs(tags)
-    )
-    return {"name": "k-rebalance-1"}, "k-rebalance-1"
+    name, pattern = "k-rebalance-1", '{"source": ["aws.ec2"]}'
+    aws_client("events").put_rule(Name=name, EventPattern=pattern, Tags=pairs(tags))
+    return {"name": name}, name
 
 
 def event_target(tags: Tags) -> Seeded:

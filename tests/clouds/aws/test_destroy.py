@@ -11,8 +11,7 @@ from botocore.stub import Stubber
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clients.aws import api
 from gpuform.clouds.aws import leftovers as proof
-from gpuform.clouds.aws.destroy import EKS_STEPS, Eks, existing_vpc_id, network_urns, vpc_ids
-from gpuform.clouds.aws.destroy import eks_cluster as cluster_of
+from gpuform.clouds.aws.destroy import EKS_STEPS, Eks, eks_cluster, existing_vpc_id, network_urns, vpc_ids
 from gpuform.clouds.aws.leftovers import Leftovers, Scope, may_query_aws
 from gpuform.stack.destroy import Destroy, Plan
 from gpuform.stack.destroy.state import State
@@ -33,22 +32,11 @@ def test_a_file_that_names_another_region_is_refused() -> None:
     assert wrong.value.path == "Pulumi.aws-dev.yaml"
 
 
-def stack_of(name: str) -> dict[str, Any]:
-    return {"urn": states.STACK, "type": "pulumi:pulumi:Stack", "outputs": {"environment": {"name": name}}}
+UPDATED = states.resource(states.STACK, outputs={"environment": {"name": "lab"}})
+GUARDED = states.resource(f"{states.BASE}{GUARD}::losses", custom=True, inputs={"environment": "lab"})
 
 
-def guard_of(name: str) -> dict[str, Any]:
-    return {
-        "urn": f"{states.BASE}{GUARD}::losses",
-        "type": GUARD,
-        "custom": True,
-        "inputs": {"environment": name},
-    }
-
-
-@pytest.mark.parametrize(
-    "known", [eks(name="lab"), stack_of("lab"), guard_of("lab")], ids=["cluster", "update", "guard"]
-)
+@pytest.mark.parametrize("known", [eks(name="lab"), UPDATED, GUARDED], ids=["cluster", "update", "guard"])
 def test_a_file_that_names_another_cluster_is_refused(known: dict[str, Any]) -> None:
     """Leftovers are found by that name, also once the cluster has left the state."""
     target = teardown_of("aws-dev", aws_state(REGION, known), offline=True)
@@ -63,9 +51,8 @@ def test_credentials_of_another_account_end_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(api, "create_client", lambda service, region: sts)
     with Stubber(sts) as stubbed:
         stubbed.add_response("get_caller_identity", {"Account": "123456789012"})
-        with pytest.raises(
-            Failure, match="is in account 000000000042, but the credentials are for account 1"
-        ):
+        fact = "is in account 000000000042, but the credentials are for account 1"
+        with pytest.raises(Failure, match=fact):
             target.plan()
 
 
@@ -104,7 +91,7 @@ def test_nothing_is_swept_while_eks_has_the_cluster(
     assert bool(swept_for) is swept
 
 
-def test_a_group_that_went_meanwhile_is_gone() -> None:
+def test_security_group_that_is_gone_is_no_error() -> None:
     """EKS deletes its own, and may list it, with its rules, for a while."""
     leftovers = Leftovers(Scope(REGION, "s", "s", "vpc-1"))
     rules = [{"IpProtocol": "-1"}]
@@ -133,7 +120,7 @@ def test_a_group_that_went_meanwhile_is_gone() -> None:
         (False, {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}),
     ],
 )
-def test_an_offline_run_asks_a_stand_in_alone(here: bool, more: dict[str, str]) -> None:
+def test_offline_run_asks_only_a_local_endpoint(here: bool, more: dict[str, str]) -> None:
     given = {"AWS_ENDPOINT_URL": "http://127.0.0.1:5000", **more}
     assert may_query_aws(True, given) is here
     assert may_query_aws(False, given)
@@ -152,7 +139,7 @@ def test_only_the_cluster_s_own_account_proves_that_it_is_gone(moto: str) -> Non
         proof.require_gone("s", "42", REGION)
 
 
-def test_a_refusal_is_no_proof(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_query_proves_nothing(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stub_cluster_status(monkeypatch, "", code="AccessDeniedException")
     with pytest.raises(Failure, match=r"AccessDeniedException: .*; this does not prove"):
         proof.require_gone("s", "123456789012", REGION)
@@ -162,16 +149,11 @@ def test_an_existing_vpc_is_known_and_its_component_stays_until_the_end() -> Non
     """Nothing else in the state names the VPC, in which the cluster's leftovers are then deleted."""
     urn = states.NETWORK.replace("gpuform:aws:Network", "gpuform:aws:ExistingVpc")
     vpc = states.resource(urn, parent=states.STACK, outputs={"vpc_id": "vpc-7"})
-    known = State.from_state(
-        {
-            "deployment": {
-                "resources": [states.resource(states.STACK), vpc, states.resource(states.QUEUE, provider="")]
-            }
-        }
-    )
+    stack, queue = states.resource(states.STACK), states.resource(states.QUEUE, provider="")
+    known = State.from_state({"deployment": {"resources": [stack, vpc, queue]}})
     assert (existing_vpc_id(known), vpc_ids(known)) == ("vpc-7", ())
     assert network_urns(known) == (urn,)
-    assert existing_vpc_id(State.from_state(states.STATE)) == ""
     known = State.from_state(states.STATE)
-    assert cluster_of(known) == Eks("s", "https://e", "Y2E=", "42")
+    assert existing_vpc_id(known) == ""
+    assert eks_cluster(known) == Eks("s", "https://e", "Y2E=", "42")
     assert (vpc_ids(known), network_urns(known)) == (("vpc-1",), (states.NETWORK, states.VPC))

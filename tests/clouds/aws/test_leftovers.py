@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 from gpuform.clouds.aws.leftovers import Leftovers, Scope, vpc_id_by_tag
 from gpuform.stack.destroy.waiting import StillExists
-from tests.clouds.aws.moto_account import REGION, Account
+from tests.fakes.moto import REGION, Account
 
 pytestmark = pytest.mark.tools
 
@@ -23,7 +23,7 @@ def leftovers(account: Account) -> Leftovers:
     return Leftovers(Scope(REGION, NAME, NAME, account.vpc))
 
 
-def test_leaked_things_go_and_foreign_ones_stay(account: Account) -> None:
+def test_leaked_resources_are_deleted_and_foreign_ones_stay(account: Account) -> None:
     ours = {
         account.cni_interface(),
         account.interface({}, f"Amazon EKS {NAME}"),
@@ -51,12 +51,10 @@ def test_leaked_things_go_and_foreign_ones_stay(account: Account) -> None:
     assert leftovers(account).sweep(5, said.append) == ()
 
 
-def test_groups_that_name_each_other_go(account: Account) -> None:
+def test_groups_that_name_each_other_are_deleted(account: Account) -> None:
     tag = {f"kubernetes.io/cluster/{NAME}": "owned"}
-    one, two = (
-        account.group("k8s-elb-1", tag),
-        account.group("eks-cluster-sg", {"aws:eks:cluster-name": NAME}),
-    )
+    one = account.group("k8s-elb-1", tag)
+    two = account.group("eks-cluster-sg", {"aws:eks:cluster-name": NAME})
     account.allow_ingress(one, two)
     account.allow_ingress(two, one)
     kept = {
@@ -82,19 +80,19 @@ def test_an_interface_in_use_is_no_leftover_and_is_named(account: Account) -> No
     assert {one.id for one in found.foreign(unused=True)} == {unknown}
 
 
-def test_what_does_not_go_is_named_with_its_reason(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undeletable_group_is_named_with_its_reason(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     group = account.group("held", {"aws:eks:cluster-name": NAME})
     found = leftovers(account)
-
     said = {"Error": {"Code": "DependencyViolation", "Message": "resource has a dependent object"}}
 
     def held(**asked: str) -> None:
         raise ClientError(said, "DeleteSecurityGroup")
 
     monkeypatch.setattr(found._ec2, "delete_security_group", held)
-    with pytest.raises(
-        StillExists, match=rf"1 security group left: {group} \(DependencyViolation: "
-    ) as still:
+    why = rf"1 security group left: {group} \(DependencyViolation: "
+    with pytest.raises(StillExists, match=why) as still:
         found.sweep(0.5, lambda line: None)
     assert still.value.seconds == 0.5
 

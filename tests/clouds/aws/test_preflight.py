@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shlex
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import botocore.session
 import pytest
@@ -22,8 +22,9 @@ from gpuform.clouds.aws.preflight.account import Aws, home_region
 from gpuform.reports import tables
 from infra.config import parse
 from infra.model.environment import Environment
-from tests.clouds.aws.fake_account import ACCOUNT, VPC, Account, real_client, reservation, route_table, subnet
-from tests.components.aws_stacks import ROOT, changed, small, stack
+from tests.build.aws_stacks import ROOT, small, stack
+from tests.clouds.findings import expect
+from tests.fakes.aws import ACCOUNT, VPC, Account, real_client, reservation, route_table, subnet
 
 pytestmark = pytest.mark.unit
 
@@ -43,7 +44,7 @@ def test_an_account_that_has_everything_passes(name: str) -> None:
     assert {"credentials", f"region {env.cluster.region}", "zones", "access to the cluster"} < set(found)  # type: ignore[union-attr]
 
 
-def test_what_people_read_of_an_account_with_troubles(prod: Environment) -> None:
+def test_findings_with_troubles_are_readable(prod: Environment) -> None:
     account = Account(
         prod,
         quotas={"L-417A185B": 192, "L-3819A6DF": 64},
@@ -54,7 +55,7 @@ def test_what_people_read_of_an_account_with_troubles(prod: Environment) -> None
         add_ons={"coredns": "v1.99.0-eksbuild.1"},
         denied={"DescribeClusterVersions"},
     )
-    console = Console(width=400, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console = Console(width=400, record=True, file=io.StringIO())
     shown = list(account.findings().values())
     console.print(tables.findings_table(shown))
     text = "\n".join(line.rstrip() for line in console.export_text().splitlines()) + "\n"
@@ -62,13 +63,12 @@ def test_what_people_read_of_an_account_with_troubles(prod: Environment) -> None
     assert text == GOLDEN.read_text()
 
 
-def test_without_credentials_one_fails_and_nothing_else_is_asked(prod: Environment) -> None:
+def test_missing_credentials_fail_once_and_stop_the_rest(prod: Environment) -> None:
     account = Account(prod, failing={"GetCallerIdentity": "ExpiredToken"})
     found = account.findings()
     assert Counter(finding.verdict for finding in found.values()) == {"FAIL": 1, "SKIP": len(found) - 1}
-    assert found["credentials"].fact.startswith("ExpiredToken: ")
-    assert "aws sso login" in found["credentials"].fix
-    assert found["zones"].fact == "not checked: see credentials"
+    expect(found["credentials"], "FAIL", "ExpiredToken: ", "aws sso login")
+    expect(found["zones"], "SKIP", "not checked: see credentials")
     assert account.actions == ["sts:GetCallerIdentity"]
 
 
@@ -79,61 +79,44 @@ def test_without_credentials_one_fails_and_nothing_else_is_asked(prod: Environme
         ("not-opted-in", "not enabled for the account", "aws account enable-region --region-name us-west-2"),
     ],
 )
-def test_without_the_region_the_rest_is_not_asked(
+def test_missing_region_fails_once_and_stops_the_rest(
     prod: Environment, status: str | None, fact: str, fix: str
 ) -> None:
     account = Account(prod, region=status)
     found = account.findings()
     verdicts = Counter(finding.verdict for finding in found.values())
     assert verdicts == {"PASS": 1, "FAIL": 1, "SKIP": len(found) - 2}
-    assert (found["region us-west-2"].fact, found["region us-west-2"].verdict) == (fact, "FAIL")
-    assert fix in found["region us-west-2"].fix
-    assert found["zones"].fact == "not checked: see region us-west-2"
+    expect(found["region us-west-2"], "FAIL", fact, fix)
+    expect(found["zones"], "SKIP", "not checked: see region us-west-2")
     assert account.actions == ["sts:GetCallerIdentity", "ec2:DescribeRegions"]
 
 
-@pytest.mark.parametrize(
-    ("has", "fact"),
-    [
-        ({"zones": {"us-west-2a": "available", "us-west-2b": "available"}}, "the account has no us-west-2c"),
-        ({"zones": {"us-west-2a": "available", "us-west-2b": "impaired", "us-west-2c": "available"}},
-         "us-west-2b is impaired"),
-        ({"zone_ids": {"us-west-2b": "usw1-az2"}},  # its letter differs between accounts
-         "us-west-2b is usw1-az2 in this account, where EKS creates no control plane"),
-    ],
-)  # fmt: skip
-def test_zones(prod: Environment, has: dict[str, Any], fact: str) -> None:
-    found = Account(prod, **has).findings()["zones"]
-    assert (found.verdict, found.fact) == ("FAIL", fact)
-
-
-PLAIN = {"name": "a", "machine": "m6i.xlarge", "nodes": 1}
-OLD = {"InstanceType": "p3.2xlarge"}
-
-
-def actions_of(prod: Environment) -> dict[str, str]:
-    """Every API action of the preflight, by operation: from a good account and from worse ones."""
-    with_ami = parse(changed(small(PLAIN), images={"al2023": "ami-01234567"}))
-    found = {}
-    for account in (
-        Account(parse(IN_A_VPC), tables=[route_table()]),
-        Account(prod, quota=None, entries=[ROLE_ENTRY], instances=[OLD]),
-        Account(prod, instances=[OLD]),
-        Account(with_ami),
-    ):
-        account.findings()
-        found |= {action.partition(":")[2]: action for action in account.actions}
-    return found
-
-
-IN_A_VPC = changed(
-    small(PLAIN),
-    network={"vpc": VPC, "subnets": {one["AvailabilityZone"]: one["SubnetId"] for one in map(subnet, "abc")}},
-    endpoint={"reached_by": "network"},
-    images={"al2023": "al2023@v20260801"},
+PLAIN, OLD = {"name": "a", "machine": "m6i.xlarge", "nodes": 1}, {"InstanceType": "p3.2xlarge"}
+IN_A_VPC = parse(
+    small(
+        PLAIN,
+        network={
+            "vpc": VPC,
+            "subnets": {one["AvailabilityZone"]: one["SubnetId"] for one in map(subnet, "abc")},
+        },
+        endpoint={"reached_by": "network"},
+        images={"al2023": "al2023@v20260801"},
+    )
 )
 OF_A_VPC = ("DescribeVpcAttribute", "DescribeSubnets", "DescribeRouteTables", "DescribeVpcEndpoints")
 ROLE_ENTRY = f"arn:aws:iam::{ACCOUNT}:role/ci/maker"
+
+
+def actions_of(prod: Environment) -> dict[str, str]:
+    """IAM's actions of the preflight by operation, of good accounts and worse ones."""
+    accounts = (
+        Account(IN_A_VPC, tables=[route_table()]),
+        Account(prod, quota=None, entries=[ROLE_ENTRY], instances=[OLD]),
+        Account(prod, instances=[OLD]),
+        Account(parse(small(PLAIN, images={"al2023": "ami-01234567"}))),
+    )
+    asked = [action for account in accounts for _ in [account.findings()] for action in account.actions]
+    return {action.partition(":")[2]: action.replace("service-quotas", "servicequotas") for action in asked}
 
 
 def test_a_missing_permission_is_named_and_is_neither_failed_nor_passed(prod: Environment) -> None:
@@ -142,35 +125,34 @@ def test_a_missing_permission_is_named_and_is_neither_failed_nor_passed(prod: En
     for operation, action in actions.items():
         if operation in ("GetCallerIdentity", "DescribeImages", "GetAWSDefaultServiceQuota"):
             continue
-        env = parse(IN_A_VPC) if operation in OF_A_VPC else prod
-        account = Account(env, denied={operation}, entries=[ROLE_ENTRY])
+        account = Account(
+            IN_A_VPC if operation in OF_A_VPC else prod, denied={operation}, entries=[ROLE_ENTRY]
+        )
         if operation == "DescribeVpcEndpoints":
             account.tables = [route_table()]
         found = list(account.findings().values())
-        iam = action.replace("service-quotas", "servicequotas")
-        told = [one for one in found if one.fact == f"not checked: the caller has no permission for {iam}"]
-        assert told, operation
-        assert {one.verdict for one in told} == {"SKIP"}
+        told = [one for one in found if one.fact == f"not checked: the caller has no permission for {action}"]
+        assert {one.verdict for one in told} == {"SKIP"}, operation
         assert not [one for one in found if one.verdict == "FAIL"], operation
 
 
-def test_an_error_that_says_nothing_of_the_account_is_no_failure(prod: Environment) -> None:
+def test_throttling_is_no_failure(prod: Environment) -> None:
     account = Account(prod, failing={"DescribeAddonVersions": "ThrottlingException"})
-    found = account.findings()["add-on coredns"]
-    assert found.verdict == "SKIP"
-    assert found.fact.startswith("not checked: eks:DescribeAddonVersions: ThrottlingException")
+    fact = "not checked: eks:DescribeAddonVersions: ThrottlingException"
+    expect(account.findings()["add-on coredns"], "SKIP", fact)
 
 
-def test_the_policy_in_the_docs_is_what_is_asked(prod: Environment) -> None:
+def test_documented_policy_is_what_is_asked(prod: Environment) -> None:
     text = (ROOT / "docs/howto/preflight.md").read_text()
     policy = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])  # type: ignore[index]
     allowed = sorted(action for one in policy["Statement"] for action in one["Action"])
-    asked = {action.replace("service-quotas", "servicequotas") for action in actions_of(prod).values()}
+    asked = {*actions_of(prod).values()}
     assert allowed == sorted(asked - {"sts:GetCallerIdentity"})  # this call cannot be denied
     assert {one["Effect"] for one in policy["Statement"]} == {"Allow"}
 
 
-def commands(prod: Environment) -> list[str]:
+def test_every_command_is_one_of_aws_with_its_region(prod: Environment) -> None:
+    """Services, operations and options as in botocore's models, the source of the AWS command line."""
     p6 = {"name": "p6", "machine": "p6-b200.48xlarge", "elastic": {"max": {"cpu": 192}}, "capacity": ["spot"]}
     accounts = (
         Account(prod, quota=0, roles=(), region="not-opted-in", reservations=[], instances=[OLD]),
@@ -178,14 +160,8 @@ def commands(prod: Environment) -> list[str]:
         Account(parse(small(p6))),
     )
     found = [one for account in accounts for one in account.findings().values()]
-    return [text for one in found for text in (one.check, one.fix) if text.startswith("aws ")]
-
-
-def test_every_command_is_one_of_aws_with_its_region(prod: Environment) -> None:
-    """Services, operations and options as in botocore's models, the source of the AWS command line."""
-    session, seen = botocore.session.get_session(), set()
-    of_the_cli = {"region", "query", "output"}
-    for command in commands(prod):
+    session, seen, of_the_cli = botocore.session.get_session(), set(), {"region", "query", "output"}
+    for command in (text for one in found for text in (one.check, one.fix) if text.startswith("aws ")):
         _, service, operation, *rest = shlex.split(command)
         if (service, operation) == ("account", "enable-region"):
             assert rest == ["--region-name", "us-west-2"]
@@ -201,12 +177,9 @@ def test_every_command_is_one_of_aws_with_its_region(prod: Environment) -> None:
     assert len(seen) >= 14
 
 
-@pytest.mark.parametrize(
-    ("region", "asked"),
-    [("us-west-2", "us-east-1"), ("cn-northwest-1", "cn-north-1"), ("us-gov-east-1", "us-gov-west-1")],
-)
-def test_regions_are_asked_about_in_one_that_everybody_has(region: str, asked: str) -> None:
-    assert home_region(region) == asked
+def test_home_region_is_enabled_in_every_account() -> None:
+    homes = {"us-west-2": "us-east-1", "cn-northwest-1": "cn-north-1", "us-gov-east-1": "us-gov-west-1"}
+    assert {region: home_region(region) for region in homes} == homes
 
 
 _SSO = """\
@@ -223,17 +196,13 @@ sso_start_url = https://example.org/start
 @pytest.mark.parametrize(
     ("profile", "config", "fact", "fix"),
     [
-        (
-            "typo",
-            _SSO,
-            r"profile \(typo\) could not be found",
-            r"set AWS_PROFILE .*list-profiles.*now: sso\)",
-        ),
+        ("typo", _SSO, r"profile \(typo\) could not be found",
+         r"set AWS_PROFILE .*list-profiles.*now: sso\)"),
         ("sso", _SSO, "Token for s does not exist", "aws sso login --profile sso"),
         ("", "", "Unable to locate credentials", "set AWS_PROFILE, or: aws sso login --profile default"),
         ("", "no section", "Unable to parse config file", "AWS_CONFIG_FILE"),
     ],
-)
+)  # fmt: skip
 def test_unusable_credentials_are_one_finding_with_a_remedy(
     prod: Environment,
     monkeypatch: pytest.MonkeyPatch,

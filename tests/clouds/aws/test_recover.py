@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from typing import Any
 
 import pytest
@@ -12,9 +14,9 @@ from gpuform.clients.aws import api
 from gpuform.clouds.aws.lookups import LOOKUPS
 from gpuform.clouds.aws.recover import AwsRecovery
 from gpuform.engine.pending import Operation
+from tests.build.aws_stacks import ROOT
 from tests.clouds.aws import seeded
 from tests.clouds.aws.seeded import NAMED, PARTS, REGION, TAGGED, TAGS, Seed
-from tests.components.aws_stacks import ROOT
 from tests.stack.recover.conftest import _clients, _once
 
 pytestmark = pytest.mark.tools
@@ -23,10 +25,12 @@ RECOVERY = AwsRecovery()
 
 PROVIDER = "urn:pulumi:labs::gpuform::pulumi:providers:aws::labs-aws"
 DEFAULT_TAGS = '{"tags": {"gpuform.io/environment": "labs"}}'
-MADE_BY = {"urn": PROVIDER, "id": "1", "type": "pulumi:providers:aws"}
-STATE: dict[str, Any] = {
-    "deployment": {"resources": [{**MADE_BY, "inputs": {"region": REGION, "defaultTags": DEFAULT_TAGS}}]}
-}
+PROVIDERS: dict[str, Any] = {
+    "urn": PROVIDER, "id": "1", "type": "pulumi:providers:aws",
+    "inputs": {"region": REGION, "defaultTags": DEFAULT_TAGS},
+}  # fmt: skip
+STATE = {"deployment": {"resources": [PROVIDERS]}}
+VPC = "aws:ec2/vpc:Vpc"
 Call = tuple[str, dict[str, Any], dict[str, Any] | None]
 P_1 = {"GroupName": "p-1", "State": "available", "Tags": seeded.pairs(TAGS)}
 ROLE = "arn:aws:iam::123456789012:role/n"
@@ -41,13 +45,11 @@ FOUND = {"associatedAccessPolicies": [{"policyArn": "other"}, {"policyArn": POLI
 STUBBED: dict[str, tuple[dict[str, Any], list[Call], str]] = {
     "aws:ec2/placementGroup:PlacementGroup": (
         {"name": "p-1"},
-        [("describe_placement_groups", {"PlacementGroups": [P_1]}, {"Filters": TAGGED_P_1})],
-        "p-1",
+        [("describe_placement_groups", {"PlacementGroups": [P_1]}, {"Filters": TAGGED_P_1})], "p-1",
     ),
     "aws:eks/addon:Addon": (
         {"clusterName": "labs", "addonName": "coredns"},
-        [("describe_addon", {"addon": {"addonName": "coredns", "tags": TAGS}}, None)],
-        "labs:coredns",
+        [("describe_addon", {"addon": {"addonName": "coredns", "tags": TAGS}}, None)], "labs:coredns",
     ),
     "aws:eks/accessEntry:AccessEntry": (
         {"clusterName": "labs", "principalArn": ROLE},
@@ -55,9 +57,7 @@ STUBBED: dict[str, tuple[dict[str, Any], list[Call], str]] = {
         f"labs:{ROLE}",
     ),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": (
-        {**OF_P, "policyArn": POLICY},
-        [("list_associated_access_policies", FOUND, OF_P)],
-        f"labs#p#{POLICY}",
+        {**OF_P, "policyArn": POLICY}, [("list_associated_access_policies", FOUND, OF_P)], f"labs#p#{POLICY}",
     ),
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": (
         {"clusterName": "labs", "namespace": "kube-system", "serviceAccount": "karpenter"},
@@ -72,38 +72,31 @@ STUBBED: dict[str, tuple[dict[str, Any], list[Call], str]] = {
 """Inputs, calls with answer and parameters (None: the inputs), and import id."""
 
 
-def operation(type: str, inputs: dict[str, Any]) -> Operation:
-    resource = {
-        "urn": f"urn:pulumi:labs::gpuform::{type}::it",
-        "type": type,
-        "inputs": {**inputs, "tags": {"Name": "labs"}},
-        "provider": f"{PROVIDER}::1",
-    }
-    return Operation("creating", resource)
+def operation(
+    type: str, inputs: dict[str, Any], name: str = "labs", provider: str = f"{PROVIDER}::1"
+) -> Operation:
+    urn, tagged = f"urn:pulumi:labs::gpuform::{type}::it", {**inputs, "tags": {"Name": name}}
+    return Operation("creating", {"urn": urn, "type": type, "inputs": tagged, "provider": provider})
 
 
 @pytest.mark.parametrize(("type", "seed"), {**TAGGED, **NAMED, **PARTS}.items())
-def test_what_was_made_is_imported_and_what_was_not_is_cleared(moto: str, type: str, seed: Seed) -> None:
+def test_created_resource_is_imported_and_a_missing_one_cleared(moto: str, type: str, seed: Seed) -> None:
     inputs, id = seed(TAGS)
     step = RECOVERY.lookup(operation(type, inputs), STATE)
     assert (step.does, step.id) == ("import", id)
-    elsewhere = {
-        key: f"{value}0" if key not in ("routeTableId", "vpcId", "securityGroupId") else value
-        for key, value in inputs.items()
-    }
-    other = operation(type, elsewhere)
-    other.resource["inputs"]["tags"] = {"Name": "another"}  # type: ignore[index]
-    assert RECOVERY.lookup(other, STATE).does == "clear"
+    kept = ("routeTableId", "vpcId", "securityGroupId")
+    elsewhere = {key: value if key in kept else f"{value}0" for key, value in inputs.items()}
+    assert RECOVERY.lookup(operation(type, elsewhere, "another"), STATE).does == "clear"
 
 
 @pytest.mark.parametrize(("type", "seed"), TAGGED.items())
-def test_what_does_not_carry_our_tags_is_not_seen(moto: str, type: str, seed: Seed) -> None:
+def test_resource_without_our_tags_is_cleared(moto: str, type: str, seed: Seed) -> None:
     inputs, _ = seed({**TAGS, "gpuform.io/environment": "production"})
     assert RECOVERY.lookup(operation(type, inputs), STATE).does == "clear"
 
 
 @pytest.mark.parametrize(("type", "seed"), NAMED.items())
-def test_what_has_the_name_alone_is_left_to_its_owner(moto: str, type: str, seed: Seed) -> None:
+def test_resource_with_only_our_name_is_left(moto: str, type: str, seed: Seed) -> None:
     inputs, id = seed({"team": "other"})
     step = RECOVERY.lookup(operation(type, inputs), STATE)
     assert (step.does, step.id) == ("leave", None)
@@ -111,7 +104,9 @@ def test_what_has_the_name_alone_is_left_to_its_owner(moto: str, type: str, seed
 
 
 @pytest.mark.parametrize(("type", "case"), STUBBED.items())
-def test_what_moto_does_not_know(type: str, case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resource_of_a_stubbed_service_is_imported_or_cleared(
+    type: str, case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs, answers, id = case
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
@@ -128,39 +123,33 @@ def test_what_moto_does_not_know(type: str, case: Any, monkeypatch: pytest.Monke
             assert RECOVERY.lookup(operation(type, inputs), STATE).does == "clear"
 
 
-def test_two_that_could_be_it_are_both_named_and_none_is_chosen(moto: str) -> None:
+def test_ambiguous_resources_are_named_and_none_is_chosen(moto: str) -> None:
     one, other = seeded.vpc(TAGS)[1], seeded.vpc(TAGS)[1]
-    with pytest.raises(Failure, match="could be any of") as caught:
-        RECOVERY.lookup(operation("aws:ec2/vpc:Vpc", {}), STATE)
-    assert one in str(caught.value)
-    assert other in str(caught.value)
+    with pytest.raises(Failure, match=f"could be any of ({one} and {other}|{other} and {one})"):
+        RECOVERY.lookup(operation(VPC, {}), STATE)
 
 
-def test_what_the_state_has_is_not_what_is_missing(moto: str) -> None:
+def test_resource_in_the_state_is_no_candidate(moto: str) -> None:
     known, missing = seeded.vpc(TAGS)[1], seeded.vpc(TAGS)[1]
-    have = {"urn": "u", "type": "aws:ec2/vpc:Vpc", "id": known}
-    state = {"deployment": {"resources": [*STATE["deployment"]["resources"], have]}}
-    assert RECOVERY.lookup(operation("aws:ec2/vpc:Vpc", {}), state).id == missing
+    state = {"deployment": {"resources": [PROVIDERS, {"urn": "u", "type": VPC, "id": known}]}}
+    assert RECOVERY.lookup(operation(VPC, {}), state).id == missing
 
 
-def test_a_key_that_is_going_is_none(moto: str) -> None:
+def test_key_pending_deletion_does_not_exist(moto: str) -> None:
     going = seeded.key(TAGS)[1]
     api.create_client("kms", REGION).schedule_key_deletion(KeyId=going)
     assert RECOVERY.lookup(operation("aws:kms/key:Key", {}), STATE).does == "clear"
 
 
-def test_a_type_without_a_row_is_named_with_the_way_on() -> None:
+def test_unknown_type_is_left_with_a_remedy() -> None:
     step = RECOVERY.lookup(operation("aws:rds/instance:Instance", {}), STATE)
     assert step.does == "leave"
     assert step.why.endswith("look it up, then --import it=ID or --clear it")
 
 
-def test_without_a_tag_of_ours_nothing_is_taken_for_ours(moto: str) -> None:
+def test_untagged_operation_is_left(moto: str) -> None:
     seeded.vpc({"Name": "labs"})
-    one = operation("aws:ec2/vpc:Vpc", {})
-    one.resource["provider"] = ""  # type: ignore[index]
-    one.resource["inputs"]["region"] = REGION
-    step = RECOVERY.lookup(one, STATE)
+    step = RECOVERY.lookup(operation(VPC, {"region": REGION}, provider=""), STATE)
     assert (step.does, "gpuform.io/environment" in step.why) == ("leave", True)
 
 
@@ -174,9 +163,6 @@ def test_credentials_of_another_account_end_it(moto: str) -> None:
 
 def test_every_type_that_the_program_makes_has_a_row() -> None:
     """Read from the components themselves, so that a new resource type needs a row."""
-    import importlib
-    import re
-
     made = set()
     for file in (ROOT / "components").glob("*.py"):
         text = file.read_text()

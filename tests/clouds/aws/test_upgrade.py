@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.cli.main import app
 from gpuform.clouds import cloud_of
 from gpuform.clouds.aws.preflight import versions
 from gpuform.engine.files import EngineFiles
-from gpuform.stack.preflight import require_possible
 from gpuform.stack.preview import run
 from gpuform.stack.preview.run import Preview, SimulatedBase
 from gpuform.stack.preview.snapshot import declared_snapshot
@@ -25,7 +24,8 @@ from infra.model.base.guard_names import GUARD
 from infra.model.environment import Environment
 from infra.plan import losses
 from lab.toolchain import Toolchain
-from tests.components.aws_stacks import changed, own_checkout, small
+from tests.build.aws_stacks import changed, own_checkout, small
+from tests.clouds.findings import refused
 
 pytestmark = pytest.mark.unit
 
@@ -36,9 +36,7 @@ def at(version: str, **more: Any) -> Environment:
     return parse(changed(small(POOL), version=version, support="extended", **more))
 
 
-def state_of(
-    env: Environment, version: str, nodes: str = "", ami: str = "AL2023_x86_64_NVIDIA"
-) -> dict[str, Any]:
+def state_of(env: Environment, version: str, nodes: str = "", ami: str = "AL2023_x86_64") -> dict[str, Any]:
     group = {"nodeGroupName": "infer-1", "amiType": ami, "version": nodes or version}
     resources = [
         {"type": "pulumi:pulumi:Stack", "outputs": {"environment": {"cluster": {"version": version}}}},
@@ -48,24 +46,15 @@ def state_of(
     return {"deployment": {"resources": resources}}
 
 
-def refused(env: Environment, state: dict[str, Any] | None, live: bool = False) -> list[str]:
-    try:
-        require_possible(cloud_of(env).preflight.refusals, env, state, live)
-    except InputError as error:
-        return [str(one) for one in error.errors]
-    return []
-
-
 UP = "cluster.version: the cluster has 1.34, and its control plane takes one minor version at a time; "
-BACK = "cluster.version: the cluster has 1.34, and its control plane does not go back to 1.33; "
+STEPS = f'{UP}write "1.35", run `gpuform up`, and so on up to 1.36'
 ROLLBACK = (
+    "cluster.version: the cluster has 1.34, and its control plane does not go back to 1.33; "
     'write "1.34" and run `gpuform up --refresh`; by one version, until 7 days after the upgrade, '
     "EKS itself goes back (EKS user guide, rollback-cluster)"
 )
-NODES = (
-    "cluster.version: EKS upgrades node groups first, and infer-1 has 1.33; "
-    'write "1.34" and run `gpuform up` first'
-)
+NODES = "cluster.version: EKS upgrades node groups first, and infer-1 has 1.33; "
+NODES += 'write "1.34" and run `gpuform up` first'
 
 
 @pytest.mark.parametrize(
@@ -73,18 +62,18 @@ NODES = (
     [
         ("1.34", "1.34", ""),
         ("1.35", "1.34", ""),
-        ("1.36", "1.34", f'{UP}write "1.35", run `gpuform up`, and so on up to 1.36'),
-        ("1.33", "1.34", f"{BACK}{ROLLBACK}"),
+        ("1.36", "1.34", STEPS),
+        ("1.33", "1.34", ROLLBACK),
         ("1.34", "1.33", ""),  # the update that brings the nodes up to date
         ("1.35", "1.33", NODES),
     ],
-)  # fmt: skip
-def test_the_next_step_is_named(declared: str, nodes: str, expected: str) -> None:
+)
+def test_refused_version_names_the_next_step(declared: str, nodes: str, expected: str) -> None:
     env = at(declared)
     assert "".join(refused(env, state_of(env, "1.34", nodes))) == expected
 
 
-def test_an_image_of_the_users_own_says_nothing_about_its_version() -> None:
+def test_custom_image_has_no_known_version() -> None:
     env = at("1.35")
     assert refused(env, state_of(env, "1.34", "1.33", ami="CUSTOM")) == []
 
@@ -108,9 +97,7 @@ def test_eks_is_asked_and_without_an_answer_the_state_counts(monkeypatch: pytest
         raise Failure("credentials", "none", "log in")
 
     monkeypatch.setattr(versions, "describe_cluster", fails)
-    assert refused(env, state_of(env, "1.34"), live=True) == [
-        f'{UP}write "1.35", run `gpuform up`, and so on up to 1.36'
-    ]
+    assert refused(env, state_of(env, "1.34"), live=True) == [STEPS]
 
 
 class Engine:
@@ -138,19 +125,17 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     return paths
 
 
-@pytest.mark.parametrize(
-    "words", [("doctor", "s"), ("preflight", "s"), ("up", "s"), ("up", "s", "--skip-preflight")]
-)
+@pytest.mark.parametrize("words", ["doctor s", "preflight s", "up s", "up s --skip-preflight"])
 def test_commands_end_with_2_before_anything_else_is_asked(
-    checkout: Paths, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    checkout: Paths, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.setattr("gpuform.cli.up.Engine", Engine)
-    result = CliRunner().invoke(app, words)
+    result = CliRunner().invoke(app, words.split())
     assert result.exit_code == 2, result.output
     assert UP in result.stderr.replace("\n", " ")
 
 
-def test_a_preview_says_it_to_its_reader(checkout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preview_reports_the_refused_version(checkout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "Engine", Engine)
     base = SimulatedBase(checkout, at("1.34"), declared_snapshot(at("1.34")))
     preview = Preview(
@@ -160,6 +145,4 @@ def test_a_preview_says_it_to_its_reader(checkout: Paths, monkeypatch: pytest.Mo
     )  # fmt: skip
     outcome = preview.run()
     assert outcome.refused
-    assert outcome.reasons == (
-        f'cannot be previewed: {UP}write "1.35", run `gpuform up`, and so on up to 1.36',
-    )
+    assert outcome.reasons == (f"cannot be previewed: {STEPS}",)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gpuform.clouds.existing.preflight import nodes as existing_nodes
-from gpuform.clouds.existing.preflight.cluster import LiveCluster
 from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, DEPLOYMENT, NODE
 from gpuform.stack.preflight.check import Result
 from infra.model.environment import Environment
-from tests.clouds.existing.test_preflight import daemons, env
+from tests.clouds.existing.live import Json, daemons, env, live, node, policy
+from tests.clouds.findings import expect
 
 pytestmark = pytest.mark.unit
 
@@ -20,59 +20,44 @@ CDI, REQUEST = "container runtimes", existing_nodes.ISOLATION
 BY_CTK = "nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged=false"
 GUARD = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
 HOST: dict[str, Any] = {"toolkit": "host"}
-Json = dict[str, Any]
-
-
-def node(runtime: str, name: str = "n", pool: str = "b") -> Json:
-    about = {"name": name, "labels": {"a": pool, "kubernetes.io/os": "linux"}}
-    return {"metadata": about, "status": {"nodeInfo": {"containerRuntimeVersion": runtime}}}
-
-
-def policy(**toolkit: Any) -> Json:
-    return {"metadata": {"name": "cluster-policy"}, "spec": {"toolkit": toolkit}}
 
 
 def judge(
     env: Environment, nodes: list[Json] | None = None, *policies: Json, sets: Sequence[Json] = ()
 ) -> dict[str, Result]:
-    objects = {NODE: nodes or [], CLUSTER_POLICY: policies, DAEMON_SET: sets}
-    cluster = LiveCluster(env, None, objects.__getitem__)
+    cluster = live(env, {NODE: nodes or [], CLUSTER_POLICY: policies, DAEMON_SET: sets})
     return {check.subject: check.judge(cluster) for check in existing_nodes.checks(env, "kubectl")}
+
+
+def on(runtime: str, name: str = "n", pool: str = "b") -> Json:
+    return node(name, pool, runtime=runtime)
 
 
 @pytest.mark.parametrize(
     ("nodes", "operator", "verdict", "fact"),
     [
         ([], {}, "PASS", "nodes with GPUs: 0"),
-        ([node("containerd://1.7.24")], {}, "PASS", "nodes with GPUs: 1, each with CDI"),
-        ([node("containerd://2.1.0"), node("cri-o://1.30.1")], HOST, "PASS", "nodes with GPUs: 2"),
-        ([node("containerd://1.7.24")], HOST, "SKIP", "whether CDI is enabled: n (containerd://1.7.24)"),
-        ([node("docker://24.0.1")], {}, "SKIP", "whether CDI is enabled: n (docker://24.0.1)"),
-        ([node("containerd://1.6.20"), node("cri-o://1.22.0", "m")], HOST, "FAIL",
+        ([on("containerd://1.7.24")], {}, "PASS", "nodes with GPUs: 1, each with CDI"),
+        ([on("containerd://2.1.0"), on("cri-o://1.30.1")], HOST, "PASS", "nodes with GPUs: 2"),
+        ([on("containerd://1.7.24")], HOST, "SKIP", "whether CDI is enabled: n (containerd://1.7.24)"),
+        ([on("docker://24.0.1")], {}, "SKIP", "whether CDI is enabled: n (docker://24.0.1)"),
+        ([on("containerd://1.6.20"), on("cri-o://1.22.0", "m")], HOST, "FAIL",
          "without CDI, so containers get no GPU: n (containerd://1.6.20), m (cri-o://1.22.0)"),
-        ([node("containerd://1.6.20", pool="other")], {}, "PASS", "nodes with GPUs: 0"),
+        ([on("containerd://1.6.20", pool="other")], {}, "PASS", "nodes with GPUs: 0"),
     ],
 )  # fmt: skip
-def test_runtimes_without_cdi(nodes: list[Json], operator: Json, verdict: str, fact: str) -> None:
+def test_runtime_must_have_cdi(nodes: list[Json], operator: Json, verdict: str, fact: str) -> None:
     found = judge(env(**operator), nodes)[CDI]
-    assert found.verdict == verdict
-    assert fact in found.fact
+    expect(found, verdict, fact)
     assert bool(found.fix) == (verdict != "PASS")
 
 
-def node_with_driver(name: str) -> Json:
-    about = node("containerd://2.1.0", name)
-    about["metadata"]["labels"]["nvidia.com/gpu.deploy.driver"] = "pre-installed"
-    return about
-
-
 def operand(image: str, nodes: int = 1) -> Json:
-    """A DaemonSet of NVIDIA's operator on this many nodes."""
-    made = daemons(f"nvcr.io/nvidia/{image}", None, owned=True)
-    return {**made, "status": {"desiredNumberScheduled": nodes}}
+    """A DaemonSet of NVIDIA's operator."""
+    return daemons(f"nvcr.io/nvidia/{image}", None, owned=True, nodes=nodes)
 
 
-FREE = node("containerd://2.1.0", "free")
+FREE, WITH_DRIVER = node("free"), node("a", labels={"nvidia.com/gpu.deploy.driver": "pre-installed"})
 DRIVER, TOOLKIT = operand("driver:595.91.07"), operand("k8s/container-toolkit:v1.20.0")
 DRIVER_HOST: Json = {"driver": "host"}
 
@@ -82,9 +67,9 @@ DRIVER_HOST: Json = {"driver": "host"}
     [
         ({}, [], [], "PASS", "nothing contradicts driver: operator, toolkit: operator"),
         ({}, [FREE], [DRIVER, TOOLKIT], "PASS", "nothing contradicts"),
-        ({}, [node_with_driver("a")], [], "FAIL", "operator, but it installs none on nodes that have one: a"),
-        ({}, [node_with_driver("a"), FREE], [], "SKIP", "it installs none on nodes that have one: a"),
-        (DRIVER_HOST, [node_with_driver("a")], [TOOLKIT], "PASS", "nothing contradicts driver: host"),
+        ({}, [WITH_DRIVER], [], "FAIL", "operator, but it installs none on nodes that have one: a"),
+        ({}, [WITH_DRIVER, FREE], [], "SKIP", "it installs none on nodes that have one: a"),
+        (DRIVER_HOST, [WITH_DRIVER], [TOOLKIT], "PASS", "nothing contradicts driver: host"),
         (DRIVER_HOST, [FREE], [operand("driver:595.91.07", 0)], "PASS", "nothing contradicts driver: host"),
         (DRIVER_HOST, [FREE], [DRIVER], "FAIL",
          "driver is host, but the operator's there/daemons installs it, and would be removed"),
@@ -92,12 +77,11 @@ DRIVER_HOST: Json = {"driver": "host"}
         (HOST, [FREE], [daemons("example.org/container-toolkit:1", None)], "PASS", "nothing contradicts"),
     ],
 )  # fmt: skip
-def test_who_owns_the_driver_by_the_file_and_by_the_nodes(
+def test_declared_owner_of_the_driver_matches_the_nodes(
     operator: Json, nodes: list[Json], sets: list[Json], verdict: str, fact: str
 ) -> None:
     found = judge(env(**operator), nodes, sets=sets)[existing_nodes.OWNERSHIP]
-    assert found.verdict == verdict
-    assert fact in found.fact
+    expect(found, verdict, fact)
     assert bool(found.fix) == (verdict != "PASS")
 
 
@@ -111,8 +95,8 @@ def test_who_owns_the_driver_by_the_file_and_by_the_nodes(
         ({}, REQUEST),
     ],
 )
-def test_what_does_not_concern_the_stack_is_not_checked(operator: Json, subject: str) -> None:
-    assert subject not in judge(env(**operator), [node("containerd://1.6.20"), node_with_driver("a")])
+def test_irrelevant_subjects_are_not_checked(operator: Json, subject: str) -> None:
+    assert subject not in judge(env(**operator), [on("containerd://1.6.20"), WITH_DRIVER])
     assert judge(env(pool={"machine": "m6i.xlarge"})) == {}
 
 
@@ -132,13 +116,10 @@ def test_what_does_not_concern_the_stack_is_not_checked(operator: Json, subject:
         ({"mode": "existing"}, [policy(env=[{"name": GUARD, "value": "false"}])], "PASS", f"{GUARD} is", ""),
     ],
 )  # fmt: skip
-def test_whether_a_container_without_a_request_sees_gpus(
+def test_gpus_without_a_request_are_reported(
     operator: Json, policies: list[Json], verdict: str, fact: str, fix: str
 ) -> None:
-    found = judge(env(**operator), [], *policies)[REQUEST]
-    assert found.verdict == verdict
-    assert fact in found.fact
-    assert fix in found.fix
+    expect(judge(env(**operator), [], *policies)[REQUEST], verdict, fact, fix)
 
 
 SENTINEL = "ghcr.io/nvidia/nvsentinel/"
@@ -156,12 +137,9 @@ def workload(image: str, name: str = "one", gates: str = "") -> Json:
 
 
 def judge_controllers(mode: str | None, *deployments: Json, sets: tuple[Json, ...] = ()) -> Result:
-    own: Json = {"monitoring": {}, "health": {"mode": mode}} if mode else {}
-    declared = env(own=own)
-    parts = LiveCluster(declared, None, {DEPLOYMENT: deployments, DAEMON_SET: sets}.__getitem__)
+    declared = env(own={"monitoring": {}, "health": {"mode": mode}} if mode else {})
     (check,) = existing_nodes.controllers(declared, "kubectl")
-    found: Result = check.judge(parts)
-    return found
+    return check.judge(live(declared, {DEPLOYMENT: deployments, DAEMON_SET: sets}))
 
 
 ACTING = {
@@ -172,25 +150,19 @@ ACTING = {
 }
 
 
-@pytest.mark.parametrize("mode", ["cordon", "ticket"])
 @pytest.mark.parametrize("other", ACTING)
-def test_a_second_remediator_is_refused(mode: str, other: str) -> None:
-    found = judge_controllers(mode, ACTING[other])
-    assert found.verdict == "FAIL"
-    assert found.fact == f"{other} (there/one) and the health loop (mode {mode}) would act on the same nodes"
-    assert found.fix == "use health.mode: observe, or uninstall the other one first"
+def test_a_second_remediator_is_refused(other: str) -> None:
+    for mode in ("cordon", "ticket"):
+        found = judge_controllers(mode, ACTING[other])
+        fact = f"{other} (there/one) and the health loop (mode {mode}) would act on the same nodes"
+        expect(found, "FAIL", fact, "use health.mode: observe, or uninstall the other one first")
+    for harmless in ("observe", None):
+        expect(judge_controllers(harmless, ACTING[other]), "PASS", f"only {other} (there/one) acts on nodes")
 
 
-@pytest.mark.parametrize("mode", ["observe", None])
-@pytest.mark.parametrize("other", ACTING)
-def test_one_that_is_alone_is_named(mode: str | None, other: str) -> None:
-    assert judge_controllers(mode, ACTING[other]) == Result("PASS", f"only {other} (there/one) acts on nodes")
-
-
-def test_two_of_others_are_named() -> None:
+def test_two_foreign_remediators_are_named() -> None:
     found = judge_controllers(None, ACTING["draino"], ACTING["NVSentinel"])
-    assert found.verdict == "SKIP"
-    assert found.fact == "draino (there/one) and NVSentinel (there/one) act on the same nodes"
+    expect(found, "SKIP", "draino (there/one) and NVSentinel (there/one) act on the same nodes")
 
 
 @pytest.mark.parametrize(
@@ -203,18 +175,14 @@ def test_two_of_others_are_named() -> None:
         ("PASS", KARPENTER),
     ],
 )
-def test_only_what_acts_is_refused_beside_the_loop(verdict: str, image: str) -> None:
+def test_only_acting_controllers_are_refused(verdict: str, image: str) -> None:
     item = workload(image, gates="ReservedCapacity=true,NodeRepair=false")
-    assert (
-        judge_controllers("cordon", item).verdict
-        == judge_controllers("cordon", sets=(item,)).verdict
-        == verdict
-    )
+    assert judge_controllers("cordon", item).verdict == verdict
+    assert judge_controllers("cordon", sets=(item,)).verdict == verdict
 
 
-def test_whether_eks_acts_by_its_agent_is_not_visible() -> None:
-    found = judge_controllers("cordon", sets=(workload(AGENT, "agent"),))
-    assert found.verdict == "SKIP"
-    assert "acts on what there/agent reports" in found.fact
-    assert "nodeRepairConfig" in found.fix
-    assert judge_controllers("observe", sets=(workload(AGENT),)).verdict == "PASS"
+def test_eks_auto_repair_is_not_visible() -> None:
+    agent = (workload(AGENT, "agent"),)
+    found = judge_controllers("cordon", sets=agent)
+    expect(found, "SKIP", "acts on what there/agent reports", "nodeRepairConfig")
+    assert judge_controllers("observe", sets=agent).verdict == "PASS"

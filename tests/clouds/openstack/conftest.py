@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clouds.openstack.fake_cloud import FakeCloud, serve
+from tests.fakes.openstack import FakeCloud, serve
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Sizes and versions that Magnum refuses of an existing cluster, and remedies that it takes."""
+"""Sizes and versions that Magnum refuses of a cluster, remedies that it takes, and what is drift there."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from typing import Any
 
 import pytest
 
-from gpuform.checkout.errors import InputError
-from gpuform.clouds.openstack import OPENSTACK, changes
-from gpuform.stack.preflight import require_possible
+from gpuform.clouds.openstack import changes
+from gpuform.clouds.openstack.changes import NODE_GROUP, OpenstackDrift
+from gpuform.engine import Step
+from gpuform.engine.events import Change
+from gpuform.stack.drift import nodes
 from infra.model.base.guard_names import GUARD
 from infra.model.environment import Environment
 from infra.plan import losses
+from infra.plan.gpu_operator import driver_version
+from infra.plan.sharing import pool_labels
+from tests.clouds.findings import refused
 from tests.clouds.openstack.environments import A100, CLUSTER, T4, environment
-from tests.clouds.openstack.fake_cloud import FakeCloud
+from tests.fakes.openstack import FakeCloud
+
+pytestmark = pytest.mark.unit
 
 CAPI = {"driver": "capi", "template": "k8s", "version": "1.34", "operator": {"driver": "host"}}
 Sizes = tuple[int, int, int]
@@ -40,17 +47,9 @@ def state_of(last: Environment, sizes: Sizes, version: str = "1.34") -> dict[str
         {"type": "pulumi:pulumi:Stack", "outputs": stack},
         {"type": GUARD, "inputs": guarded},
         {"type": changes.CLUSTER, "id": "c-1", "outputs": {"name": "research"}},
-        {"type": changes.NODE_GROUP, "id": "c-1/g-1", "outputs": group},
+        {"type": NODE_GROUP, "id": "c-1/g-1", "outputs": group},
     ]
     return {"deployment": {"resources": resources}}
-
-
-def refused(env: Environment, state: dict[str, Any] | None, live: bool = False) -> list[str]:
-    try:
-        require_possible(OPENSTACK.preflight.refusals, env, state, live)
-    except InputError as error:
-        return [str(one) for one in error.errors]
-    return []
 
 
 def takes(sizes: Sizes) -> bool:
@@ -76,15 +75,13 @@ def carried_out(text: str, sizes: Sizes) -> Sizes:
     return sizes
 
 
-@pytest.mark.unit
 def test_bounds_are_refused_exactly_if_magnum_does_and_the_remedy_leads_to_them() -> None:
     """Every group of up to four nodes, and every change of its bounds."""
     last, count = environment(elastic(1, 2), T4, **CAPI), 0
     declared = [elastic(a, b) for a, b in itertools.product(range(1, 5), repeat=2) if a < b]
     for pool in (*declared, *map(fixed, range(1, 5))):
-        env = environment(
-            pool, {**A100, "name": "others"}, **CAPI
-        )  # autoscaled, so fixed groups have a minimum
+        # Autoscaled, so fixed groups have a minimum.
+        env = environment(pool, {**A100, "name": "others"}, **CAPI)
         bounds = pool.get("elastic", {"min": pool.get("nodes"), "max": {"nodes": 0}})
         wanted = (bounds["min"], bounds["max"]["nodes"])
         for sizes in filter(takes, itertools.product(range(1, 5), range(5), range(5))):
@@ -96,8 +93,7 @@ def test_bounds_are_refused_exactly_if_magnum_does_and_the_remedy_leads_to_them(
     assert count > 100
 
 
-@pytest.mark.unit
-def test_what_is_read_of_refused_bounds() -> None:
+def test_refused_bounds_name_every_command() -> None:
     last = environment(elastic(2, 3), T4, **CAPI)
     (text,) = refused(environment(T4, elastic(5, 10), **CAPI), state_of(last, (3, 2, 3)))
     coe = "openstack --os-region-name cern coe"
@@ -107,12 +103,10 @@ def test_what_is_read_of_refused_bounds() -> None:
         f"'{coe} cluster resize research 5 --nodegroup gpu-a100', wait for Magnum, then run `gpuform up`"
     )
     (text,) = refused(environment(fixed(6), {**A100, "name": "others"}, **CAPI), state_of(last, (3, 3, 0)))
-    assert text.startswith(
-        "pools[0].nodes: Magnum counts 3 nodes, and refuses bounds that leave them out: at least 6"
-    )
+    assert text.startswith("pools[0].nodes: Magnum counts 3 nodes, ")
+    assert "refuses bounds that leave them out: at least 6" in text
 
 
-@pytest.mark.unit
 def test_a_group_or_cluster_that_is_new_or_replaced_has_no_refusal() -> None:
     last, env = environment(elastic(2, 3), **CAPI), environment(elastic(5, 10), **CAPI)
     state = state_of(last, (3, 2, 3))
@@ -123,7 +117,6 @@ def test_a_group_or_cluster_that_is_new_or_replaced_has_no_refusal() -> None:
     assert not refused(env, {"deployment": {}})
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize(
     ("had", "declared", "driver", "refusal"),
     [
@@ -134,14 +127,13 @@ def test_a_group_or_cluster_that_is_new_or_replaced_has_no_refusal() -> None:
         ("1.31", "1.34", "heat", ""),  # another template replaces the cluster
     ],
 )
-def test_versions(had: str, declared: str, driver: str, refusal: str) -> None:
+def test_a_version_is_refused_by_its_distance(had: str, declared: str, driver: str, refusal: str) -> None:
     env = environment(elastic(1, 4), **{**CAPI, "driver": driver, "version": declared})
     text = "".join(refused(env, state_of(env, (1, 1, 4), had)))
     assert text.startswith("cluster.version: the cluster has ") is bool(refusal)
     assert refusal in text
 
 
-@pytest.mark.tools
 def test_magnum_is_asked_and_without_an_answer_the_state_counts(
     cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,12 +145,69 @@ def test_magnum_is_asked_and_without_an_answer_the_state_counts(
     ask = partial(refused, env, state_of(last, (2, 1, 4)))
     assert ask() == []
     backwards, bounds = ask(live=True)
-    assert backwards.startswith(
-        "cluster.version: the cluster has v1.35.2, and its control plane does not go back"
-    )
+    assert "the cluster has v1.35.2, and its control plane does not go back" in backwards
     assert bounds.startswith("pools[0].elastic: Magnum counts 4 nodes")
     assert refused(env, None, live=True) == [backwards, bounds]  # the state is kept elsewhere
     cloud.clusters = [{**CLUSTER, "uuid": "c-2"}]  # another stack's
     assert ask(live=True) == []
     cloud.clusters, cloud.refused = [CLUSTER], {"magnum": 503}
     assert ask(live=True) == []
+
+
+ELASTIC = {"nodes": None, "elastic": {"min": 1, "max": {"nodes": 2}}}
+ENV = environment({**T4, "name": "whole", "nodes": 1}, {**T4, "name": "ci", **ELASTIC})
+TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+
+
+def node(name: str, group: str, **more: Any) -> dict[str, Any]:
+    labels = {**pool_labels(ENV, ENV.pool(group)), "magnum.openstack.org/nodegroup": group}
+    labels["nvidia.com/cuda.driver-version.full"] = driver_version(ENV)
+    return {
+        "metadata": {"name": name, "labels": {**labels, **more.get("labels", {})}},
+        "spec": {"taints": more.get("taints", [TAINT])},
+        "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+    }
+
+
+def drift_rows(*nodes_found: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    return [
+        (row.resource, row.path, row.how, row.expected, row.found)
+        for row in nodes.check_nodes(ENV, OpenstackDrift(), list(nodes_found))
+    ]
+
+
+def test_a_node_that_lost_its_label_is_still_its_groups() -> None:
+    lost = node("w", "whole", labels={"gpuform.io/pool": ""})
+    label = 'metadata.labels["gpuform.io/pool"]'
+    assert drift_rows(lost, node("a", "ci")) == [("Node w", label, "missing", "whole", "none")]
+    bare = node("w", "whole", taints=[])
+    path = "spec.taints[nvidia.com/gpu:NoSchedule]"
+    assert drift_rows(bare, node("a", "ci")) == [("Node w", path, "missing", "true", "none")]
+
+
+def test_numbers_of_nodes_are_drift_outside_of_the_bounds() -> None:
+    fixed, three = node("w", "whole"), [node(name, "ci") for name in "abc"]
+    assert drift_rows(fixed, *three[:1]) == drift_rows(fixed, *three[:2]) == []
+    assert drift_rows(fixed, *three) == [("pool ci", "nodes", "added", "1 to 2", "3")]
+    assert drift_rows() == [
+        ("pool whole", "nodes", "missing", "1", "0"),
+        ("pool ci", "nodes", "missing", "1 to 2", "0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "name", "path", "expected"),
+    [
+        (NODE_GROUP, "ci", "nodeCount", True),
+        (NODE_GROUP, "whole", "nodeCount", False),
+        (NODE_GROUP, "ci", "maxNodeCount", False),
+        (NODE_GROUP, "whole", "labels.availability_zone", True),
+        (changes.CLUSTER, "research", 'labels["kube.tag"]', True),
+        (changes.CLUSTER, "research", "nodeCount", False),
+        ("kubernetes:core/v1:ConfigMap", "ci", "labels", False),
+    ],
+)
+def test_fields_that_magnum_or_the_autoscaler_sets(type_: str, name: str, path: str, expected: bool) -> None:
+    change = Change({"name": name}, {}, (path,), ())
+    step = Step("update", f"urn:pulumi:s::gpuform::{type_}::x", "planned", change)
+    assert OpenstackDrift().is_expected(ENV, step, path) is expected

@@ -30,7 +30,7 @@ from lab.plane.layout import Layout
 from lab.simulator import device_plugin, keys
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import GPU_OPERATOR
-from tests.components.recording import own_loop
+from tests.fakes.recorder import own_loop
 
 pytestmark = pytest.mark.tools
 
@@ -48,6 +48,11 @@ def template(folder: Path, toolchain: Toolchain, values: Any = None) -> list[dic
     done = subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return [item for item in load_all(done.stdout) if item]
+
+
+def described(folder: Path) -> dict[str, str]:
+    metadata = yaml.safe_load((folder / "Chart.yaml").read_text())
+    return {key: metadata[key] for key in ("name", "version")}
 
 
 def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
@@ -80,13 +85,10 @@ def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
     return seen[0]
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        {"chart": "some-plugin", "repository_opts": {"repo": REPOSITORY}},
-        {"chart": "oci://registry.example.org/charts/some-plugin"},
-    ],
-)
+PUBLISHED = {"chart": "some-plugin", "repository_opts": {"repo": REPOSITORY}}
+
+
+@pytest.mark.parametrize("inputs", [PUBLISHED, {"chart": "oci://registry.example.org/charts/some-plugin"}])
 def test_any_chart_of_others_holds_its_values(
     tmp_path: Path, toolchain: Toolchain, inputs: dict[str, Any]
 ) -> None:
@@ -94,8 +96,7 @@ def test_any_chart_of_others_holds_its_values(
     assert given["version"] == "v0.5.30"
     assert "repositoryOpts" not in given
     (made,) = template(Path(given["chart"]), toolchain, values={"a": {"b": [1]}})
-    assert made["kind"] == "ConfigMap"
-    assert made["metadata"]["name"] == "it-values"
+    assert (made["kind"], made["metadata"]["name"]) == ("ConfigMap", "it-values")
     assert json.loads(made["data"]["values"]) == {"a": {"b": [1]}}
 
 
@@ -111,8 +112,7 @@ def test_a_chart_that_cannot_be_made_ends_the_program(tmp_path: Path) -> None:
 
 def test_the_operator_is_the_simulated_one_under_the_asked_name(charts: Charts, toolchain: Toolchain) -> None:
     folder = charts.folder("gpu-operator", versions.GPU_OPERATOR)
-    described = yaml.safe_load((folder / "Chart.yaml").read_text())
-    assert (described["name"], described["version"]) == ("gpu-operator", versions.GPU_OPERATOR)
+    assert described(folder) == {"name": "gpu-operator", "version": versions.GPU_OPERATOR}
     values = gpu_operator.values(load(HERE.root / "Pulumi.aws-dev.yaml"))
     kinds = {(item["kind"], item["metadata"]["name"]) for item in template(folder, toolchain, values=values)}
     assert ("Deployment", "gpu-operator") in kinds
@@ -137,7 +137,7 @@ def test_the_simulated_plugin_runs_on_the_nodes_that_the_values_name(
 def test_another_version_lies_at_the_same_place(charts: Charts) -> None:
     first = charts.folder("some-plugin", "1.0.0")
     assert charts.folder("some-plugin", "1.0.1") == first
-    assert yaml.safe_load((first / "Chart.yaml").read_text())["version"] == "1.0.1"
+    assert described(first)["version"] == "1.0.1"
     before = (first / "Chart.yaml").stat()
     assert charts.folder("some-plugin", "1.0.1") == first
     assert (first / "Chart.yaml").stat() == before
@@ -195,9 +195,9 @@ def test_nvidias_own_chart_where_its_operator_runs(
     monkeypatch.setenv("GPUFORM_KUBECONFIG", str(tmp_path / "plane" / "kubeconfig"))
     assert Layout(Paths(HERE.root, tmp_path / "plane", HERE.cache)).operator == operator
     folder = Path(found(tmp_path, **simulated)["chart"])
-    assert yaml.safe_load((folder / "Chart.yaml").read_text())["version"] == versions.GPU_OPERATOR
+    assert described(folder)["version"] == versions.GPU_OPERATOR
     assert Path(found(tmp_path, **published)["chart"]) == folder
-    assert yaml.safe_load((folder / "Chart.yaml").read_text())["version"] == "v26.3.3"
+    assert described(folder)["version"] == "v26.3.3"
 
 
 def test_the_chart_of_nfd_is_that_of_its_program_and_operands_wait(operator: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from infra.config import parse
 from infra.plan import quotas, scheduler
-from lab.plane import ports
+from lab.plane import Member, ports
 from lab.plane.processes import MEMBERS, SCHEDULER_KEEPER, SECOND_SCHEDULER, SIMULATOR
+from tests.build import environments
 from tests.lab.plane.conftest import OwnControlPlane
 from tests.waiting import until
 
@@ -20,17 +20,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 
 def manifests(*machines: str) -> list[dict[str, Any]]:
-    env = parse(
-        {
-            "name": "e",
-            "cluster": {"kind": "embedded"},
-            "pools": [
-                {"name": f"p{index}", "machine": machine, "nodes": 1}
-                for index, machine in enumerate(machines)
-            ],
-            "scheduling": {"packer": True},
-        }
-    )
+    pools = [{"machine": machine} for machine in machines]
+    env = environments.on("embedded", *pools, scheduling={"packer": True})
     spaces = [item for item in quotas.namespaces(env) if item["metadata"]["name"] == SECOND_SCHEDULER]
     return [*spaces, *scheduler.manifests(env)]
 
@@ -49,6 +40,10 @@ def kept(own: OwnControlPlane) -> Iterator[OwnControlPlane]:
     own.kubectl("delete", "namespace", SECOND_SCHEDULER, "--ignore-not-found", "--wait=true")
 
 
+def member(cluster: OwnControlPlane, name: str) -> Member:
+    return next(row for row in cluster.plane.status().members if row.name == name)
+
+
 def packer(cluster: OwnControlPlane) -> int:
     """Its process id, once it works: a wrong configuration or permission ends it at once."""
     until(lambda: SECOND_SCHEDULER in cluster.pids(), what=cluster.layout.log(SCHEDULER_KEEPER).read_text)
@@ -64,9 +59,8 @@ def test_it_follows_what_is_declared(kept: OwnControlPlane) -> None:
     before = manifests("g4.p4.40g")
     send(kept, ("apply", "--server-side"), *before)
     first = packer(kept)
-    rows = {member.name: member for member in kept.plane.status().members}
-    assert rows[SECOND_SCHEDULER].running
-    assert rows[SECOND_SCHEDULER].port is None
+    row = member(kept, SECOND_SCHEDULER)
+    assert (row.running, row.port) == (True, None)
     kept.start(simulator=True)
     assert kept.messages == []
     assert kept.pids()[SECOND_SCHEDULER] == first, "a start leaves it alone"
@@ -75,10 +69,7 @@ def test_it_follows_what_is_declared(kept: OwnControlPlane) -> None:
     after[-1]["data"]["config.yaml"] += "# another\n"
     after[-1]["metadata"]["name"] += "-2"
     send(kept, ("apply", "--server-side"), after[-1])
-    until(
-        lambda: kept.pids().get(SECOND_SCHEDULER, first) != first,
-        what="the new configuration is not taken up",
-    )
+    until(lambda: kept.pids().get(SECOND_SCHEDULER, first) != first, what="the new configuration is not read")
     second = packer(kept)
     send(kept, ("delete",), before[-1])
     time.sleep(1.5)
@@ -86,10 +77,7 @@ def test_it_follows_what_is_declared(kept: OwnControlPlane) -> None:
     kept.kill(SECOND_SCHEDULER)
     assert packer(kept) != second, "killed, it is started again"
     send(kept, ("delete",), after[-1])
-    until(
-        lambda: SECOND_SCHEDULER not in kept.pids(),
-        what="the packer still runs, but its configuration is deleted",
-    )
+    until(lambda: SECOND_SCHEDULER not in kept.pids(), what="it runs on, but its configuration is deleted")
 
 
 @pytest.fixture
@@ -101,8 +89,9 @@ def simulated(own: OwnControlPlane) -> OwnControlPlane:
 def stays(cluster: OwnControlPlane) -> int:
     """The simulator's process id, once its port answers: a wrong argument ends it at once."""
     pid = cluster.pids()[SIMULATOR]
-    rows = {member.name: member for member in cluster.plane.status().members}
-    until(lambda: not ports.is_free(rows[SIMULATOR].port), what=cluster.layout.log(SIMULATOR).read_text)
+    port = member(cluster, SIMULATOR).port
+    assert port
+    until(lambda: not ports.is_free(port), what=cluster.layout.log(SIMULATOR).read_text)
     assert cluster.pids()[SIMULATOR] == pid
     return pid
 
@@ -112,10 +101,9 @@ def test_it_runs_beside_the_members_and_a_second_start_leaves_it(simulated: OwnC
     simulated.start(simulator=True)
     assert simulated.messages == []
     assert simulated.pids()[SIMULATOR] == pid
-    rows = {member.name: member for member in simulated.plane.status().members}
-    assert rows[SIMULATOR].running
-    assert rows[SIMULATOR].port in range(ports.FIRST, ports.LAST + 1)
-    assert rows[SIMULATOR].rss_bytes > 10 * 2**20
+    row = member(simulated, SIMULATOR)
+    assert (row.running, row.port in range(ports.FIRST, ports.LAST + 1)) == (True, True)
+    assert row.rss_bytes > 10 * 2**20
 
 
 def test_killed_it_is_started_again(simulated: OwnControlPlane) -> None:

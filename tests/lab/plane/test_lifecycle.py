@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from infra import versions
 from lab.plane import starting
 from lab.plane.layout import Record
 from lab.plane.ports import is_free
@@ -60,9 +61,8 @@ def test_a_killed_member_is_started_again(plane, member):
 def test_all_members_killed_at_once_come_back(plane):
     """Pods start at once on simulated nodes, too: the leases of the former kwok do not count any more."""
     marks = {"name": "simulated", "annotations": {"kwok.x-k8s.io/node": "fake"}}
-    plane.kubectl(
-        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": marks})
-    )
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": marks}
+    plane.kubectl("apply", "-f", "-", input=json.dumps(node))
     until(lambda: "simulated" in plane.kubectl("get", "leases", "-n", "kube-node-lease", "-o", "name"))
     plane.kill(*MEMBERS)
     assert plane.pids() == {}
@@ -80,8 +80,7 @@ def test_a_stop_keeps_data_port_and_kubeconfig(plane):
     assert plane.pids() == {}
     assert is_free(int(server.rpartition(":")[2]))
     status = plane.plane.status()
-    assert not status.ready
-    assert status.kubernetes is None
+    assert (status.ready, status.kubernetes) == (False, None)
     assert all(member.pid is None and member.rss_bytes == 0 for member in status.members)
     plane.start()
     assert plane.paths.kubeconfig.read_text() == kubeconfig
@@ -210,7 +209,7 @@ def asked(connection: http.client.HTTPConnection, path: str) -> int:
 def test_the_members_say_where_they_are_and_what_they_take(plane):
     status = plane.plane.status()
     assert status.ready
-    assert status.kubernetes == "v1.34.4"
+    assert status.kubernetes == f"v{versions.KUBERNETES}"
     running = {member.name: member for member in status.members if member.running}
     assert list(running) == list(MEMBERS)
     assert len({member.port for member in running.values()}) == len(MEMBERS)

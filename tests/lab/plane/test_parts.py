@@ -154,10 +154,15 @@ def test_the_lock_of_a_killed_holder_is_free(tmp_path):
 
 
 @pytest.fixture
-def dummy(layout):
-    program = layout.workdir / "bin" / "kube-scheduler"
-    program.parent.mkdir(parents=True)
-    program.symlink_to("/bin/sleep")
+def program(layout) -> Path:
+    file = layout.workdir / "bin" / "kube-scheduler"
+    file.parent.mkdir(parents=True)
+    file.symlink_to("/bin/sleep")
+    return file
+
+
+@pytest.fixture
+def dummy(program):
     process = subprocess.Popen([str(program), "60"])
     yield process
     process.kill()
@@ -172,10 +177,7 @@ def test_ours_is_what_runs_from_our_folder(layout, dummy, tmp_path):
     assert scan(sibling) == []
 
 
-def test_a_process_in_the_midst_of_exec_is_seen(layout):
-    program = layout.workdir / "bin" / "kube-scheduler"
-    program.parent.mkdir(parents=True)
-    program.symlink_to("/bin/sleep")
+def test_a_process_in_the_midst_of_exec_is_seen(layout, program):
     for _ in range(200):
         with subprocess.Popen([str(program), "60"]) as process:
             seen = processes.find_process_by(processes.naming_of(layout), process.pid)
@@ -198,10 +200,9 @@ def test_end_kills_what_does_not_listen(layout, dummy):
 
 def test_a_process_id_that_is_somebody_elses_by_now_is_left_alone(layout, dummy):
     stranger = subprocess.Popen(["/bin/sleep", "60"])
-    ours = scan(layout)[0]
-    end_processes(
-        layout, [Process("etcd", stranger.pid, 0), Process(ours.name, ours.pid, ours.started - 1)], grace=0
-    )
+    (ours,) = scan(layout)
+    reused = Process(ours.name, ours.pid, ours.started - 1)
+    end_processes(layout, [Process("etcd", stranger.pid, 0), reused], grace=0)
     assert stranger.poll() is None
     assert dummy.poll() is None
     stranger.kill()

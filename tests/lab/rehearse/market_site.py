@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from infra.model.environment import Environment
-from infra.model.pool.pool import Pool
 from infra.plan import eks, gpu_operator, karpenter, quotas, readiness_gate, sharing
 from lab.offline import pinned_charts
 from lab.rehearse.cloud.market import LaunchedInstance
@@ -23,6 +21,16 @@ Manifest = dict[str, Any]
 Found = TypeVar("Found")
 CHART = Path(__file__).parents[3] / "charts" / "gpu-operator-sim"
 READY = "gpuform.io/gpu-ready"
+SYSTEM_NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "system-0",
+        "annotations": {"kwok.x-k8s.io/node": "fake"},
+        "labels": {"kubernetes.io/os": "linux"},
+    },
+    "spec": {"taints": [{"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}]},
+}
 
 
 def pool(name: str, **given: Any) -> dict[str, Any]:
@@ -34,14 +42,9 @@ def pool(name: str, **given: Any) -> dict[str, Any]:
 class KarpenterCluster:
     """The platform of one environment, applied by hand; pools are added one by one."""
 
-    def __init__(self, plane: Plane, env: Environment, cloud: Cloud | None = None) -> None:
-        self.plane, self.env, self._cloud = plane, env, cloud
+    def __init__(self, plane: Plane, env: Environment, cloud: Cloud) -> None:
+        self.plane, self.env, self.cloud = plane, env, cloud
         self.kubectl = plane.kubectl
-
-    @property
-    def cloud(self) -> Cloud:
-        assert self._cloud, "this site has none"
-        return self._cloud
 
     def apply(self, *manifests: Manifest) -> None:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
@@ -52,28 +55,15 @@ class KarpenterCluster:
         here = Path(__file__).parents[3]
         crds = pinned_charts.crds_chart(here / pinned_charts.FOLDER, self.plane.paths.cache)
         self._helm("install", "karpenter-crd", str(crds), "-n", "kube-system")
-        system = {
-            "metadata": {
-                "name": "system-0",
-                "annotations": {"kwok.x-k8s.io/node": "fake"},
-                "labels": {"kubernetes.io/os": "linux"},
-            },
-            "spec": {"taints": [{"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}]},
-        }
+        meta = {"name": "karpenter-values", "namespace": "kube-system"}
         values = {"values": json.dumps(eks.karpenter_values(self.env))}
+        sliced = (sharing.device_plugin_config_map(self.env), sharing.mig_parted_config_map(self.env))
         self.apply(
-            {"apiVersion": "v1", "kind": "Node", **system},
+            SYSTEM_NODE,
             *quotas.namespaces(self.env),
-            *filter(
-                None, (sharing.device_plugin_config_map(self.env), sharing.mig_parted_config_map(self.env))
-            ),
+            *filter(None, sliced),
             *readiness_gate.manifests(self.env),
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "karpenter-values", "namespace": "kube-system"},
-                "data": values,
-            },
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": values},
         )
         file = folder / "values.json"
         file.write_text(json.dumps(gpu_operator.values(self.env)))
@@ -84,16 +74,14 @@ class KarpenterCluster:
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
-    def pool(self, name: str) -> Pool:
-        return next(pool for pool in self.env.pools if pool.name == name)
-
     def sell(self, name: str, with_overlays: bool = True) -> None:
         """Apply a pool's Karpenter objects as planned, and wait until they are ready."""
-        pool = self.pool(name)
-        if with_overlays and karpenter.node_overlays(self.env, pool):
-            self.apply(*karpenter.node_overlays(self.env, pool))
-        self.apply(karpenter.ec2_node_class(self.env, pool, karpenter.node_role(self.env), self.env.name))
-        self.apply(*karpenter.node_pools(self.env, pool))
+        pool = self.env.pool(name)
+        self.apply(
+            *(karpenter.node_overlays(self.env, pool) if with_overlays else ()),
+            karpenter.ec2_node_class(self.env, pool, karpenter.node_role(self.env), self.env.name),
+            *karpenter.node_pools(self.env, pool),
+        )
         for node_pool in pool.node_pools:
             self.until(
                 lambda name=node_pool: self._ready("nodepool", name), f"NodePool {node_pool} to be ready"
@@ -109,33 +97,19 @@ class KarpenterCluster:
 
     def run(self, name: str, replicas: int, pool: str | None = None, **resources: str) -> None:
         requests = {"cpu": "10m", "memory": "16Mi", **resources}
+        container = {"name": "work", "image": "x:1", "resources": {"requests": requests, "limits": resources}}
+        tolerated = [{"key": key, "operator": "Exists"} for key in ("nvidia.com/gpu", "for")]
         spec = {
             "nodeSelector": {"gpuform.io/pool": pool} if pool else {},
-            "tolerations": [
-                {"key": key, "operator": "Exists", "effect": "NoSchedule"}
-                for key in ("nvidia.com/gpu", "for")
-            ],
+            "tolerations": [{**taint, "effect": "NoSchedule"} for taint in tolerated],
             "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "work",
-                    "image": "x:1",
-                    "resources": {"requests": requests, "limits": dict(resources)},
-                }
-            ],
+            "containers": [container],
         }
-        self.apply(
-            {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": name, "namespace": "default"},
-                "spec": {
-                    "replicas": replicas,
-                    "selector": {"matchLabels": {"app": name}},
-                    "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
-                },
-            }
-        )
+        labels = {"app": name}
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        works = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+        meta = {"name": name, "namespace": "default"}
+        self.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": works})
 
     def pods(self, name: str) -> list[Manifest]:
         result: list[Manifest] = self.get("pods", "-n", "default", "-l", f"app={name}")["items"]
@@ -155,27 +129,16 @@ class KarpenterCluster:
         """Pods that were bound before the gate admitted their node, or without that."""
         ready: dict[str, datetime] = {}
         for node in self.get("nodes")["items"]:
-            note = node["metadata"].get("annotations", {}).get(READY)
-            if note:
+            if note := node["metadata"].get("annotations", {}).get(READY):
                 ready[node["metadata"]["name"]] = datetime.fromisoformat(json.loads(note)["at"])
-        return [
-            pod["metadata"]["name"]
-            for pod in pods
-            if _bound(pod)
-            < ready.get(pod["spec"]["nodeName"], datetime.max.replace(tzinfo=_bound(pod).tzinfo))
-        ]
+        never = datetime.max.replace(tzinfo=UTC)
+        late = [pod for pod in pods if _bound(pod) < ready.get(pod["spec"]["nodeName"], never)]
+        return [pod["metadata"]["name"] for pod in late]
 
     def until(self, look: Callable[[], Found], what: str, seconds: float = 60) -> Found:
-        return until(look, seconds=seconds, what=lambda: f"{what}: {self._cloud and self._cloud.trouble}")
+        return until(look, seconds=seconds, what=lambda: f"{what}: {self.cloud.trouble}")
 
 
 def _bound(pod: Manifest) -> datetime:
-    (scheduled,) = (
-        condition for condition in pod["status"]["conditions"] if condition["type"] == "PodScheduled"
-    )
-    return datetime.fromisoformat(scheduled["lastTransitionTime"])
-
-
-def nodes_for(pods: int, per_gpu: int, gpus: int) -> int:
-    """The calculation of the issue that asked for overlays."""
-    return math.ceil(pods / per_gpu / gpus)
+    times = {item["type"]: item["lastTransitionTime"] for item in pod["status"]["conditions"]}
+    return datetime.fromisoformat(times["PodScheduled"])

@@ -13,11 +13,13 @@ from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.usage.nodes import Pod
 from gpuform.usage.rehearsal import Load, PendingPod
-from infra.config import load, parse
+from infra.config import load
 from infra.model.environment import Environment
 from lab.rehearse import scaled
 from lab.rehearse.exporter import GATEWAY, Key, RequestCounters, Series, serve
 from lab.rehearse.loads import unmet, workload_result
+from lab.rehearse.scaled import ScaledWorkload
+from tests.build.environments import on
 
 pytestmark = pytest.mark.unit
 GATEWAY_QUERY = 'sum( rate(hits{ingress="w", code="200"}[5m]) ) or vector(0)'
@@ -25,37 +27,33 @@ OWN = 'sum(rate(vllm:request_success_total{job="default/w"}[1m]))'
 
 
 def env(update: Any = None, **scale: Any) -> Environment:
-    work = {"name": "w", "kind": "inference", "namespace": "default", "image": "x:1", **(update or {})}
-    return parse(
-        {
-            "name": "lab",
-            "cluster": {"kind": "embedded"},
-            "monitoring": {},
-            "pools": [{"name": "cpu", "machine": "m6i.4xlarge", "nodes": 1}],
-            "workloads": [{**work, "scale": {"min": 1, "max": 8, "qps_per_replica": 50, **scale}}],
-        }
-    )
+    scaling = {"min": 1, "max": 8, "qps_per_replica": 50, **scale}
+    work = {"name": "w", "kind": "inference", "namespace": "default", "scale": scaling, **(update or {})}
+    return on("embedded", {"machine": "m6i.4xlarge"}, monitoring={}, workloads=[work])
 
 
-def test_loads_as_they_are_written() -> None:
+def one(env: Environment) -> ScaledWorkload:
+    (found,) = scaled.scaled_workloads(env)
+    return found
+
+
+def test_loads_are_read_as_they_are_written() -> None:
     assert scaled.parse_qps("0, 50,4e2,0.5") == (0, 50, 400, 0.5)
 
 
 @pytest.mark.parametrize("text", ["", "a", "50,", "-1", "nan", "1,inf", "2e6", ",".join(["1"] * 21)])
-def test_loads_that_are_none(text: str) -> None:
-    with pytest.raises(
-        InputError, match=r"^--qps.*; (as in 0,50,400, each from 0 to 1000000|give 20 or fewer)"
-    ):
+def test_other_texts_are_no_loads(text: str) -> None:
+    remedies = "as in 0,50,400, each from 0 to 1000000|give 20 or fewer"
+    with pytest.raises(InputError, match=rf"^--qps.*; ({remedies})"):
         scaled.parse_qps(text)
 
 
 @pytest.mark.parametrize(
     ("qps", "pods"), [(0, 1), (50, 1), (50.1, 2), (400, 8), (401, 8), (0.3 / 0.1 * 50, 3)]
 )
-def test_pods_are_as_many_as_the_declaration_asks_for(qps: float, pods: int) -> None:
-    (one,) = scaled.scaled_workloads(env())
-    assert one.replicas_for(qps) == pods
-    (work,) = scaled.at_load(env(), qps, (one,)).workloads
+def test_the_pods_are_as_many_as_declared_for_a_load(qps: float, pods: int) -> None:
+    assert one(env()).replicas_for(qps) == pods
+    (work,) = scaled.at_load(env(), qps, (one(env()),)).workloads
     assert work.pods == pods
 
 
@@ -69,18 +67,23 @@ def test_pods_are_as_many_as_the_declaration_asks_for(qps: float, pods: int) -> 
     ],
 )
 def test_the_counter_is_that_of_the_query(query: str | None, series: Series) -> None:
-    (one,) = scaled.scaled_workloads(env({"metrics": {"port": 8000}} if query == OWN else None, query=query))
-    assert one.series == series
+    assert one(env({"metrics": {"port": 8000}} if query == OWN else None, query=query)).series == series
 
 
 @pytest.mark.parametrize(
     "query", ["sum(hits)", "sum(rate(a[1m]))/2", 'sum(rate(a{b=~"c"}[1m]))', "vector(9)"]
 )
 def test_another_query_cannot_be_played(query: str) -> None:
-    with pytest.raises(
-        InputError, match=r"^workloads\[0\].scale.query: is not sum\(rate\(.*; leave --qps out"
-    ):
+    message = r"^workloads\[0\].scale.query: is not sum\(rate\(.*; leave --qps out"
+    with pytest.raises(InputError, match=message):
         scaled.scaled_workloads(env(query=query))
+
+
+def test_node_groups_follow_no_load() -> None:
+    cern = load(Paths.here().root / "Pulumi.openstack-dev.yaml")
+    grouped = env().model_copy(update={"cluster": cern.cluster, "pools": cern.pools})
+    with pytest.raises(InputError, match=r"^--qps: cluster-autoscaler does not run in a rehearsal"):
+        scaled.scaled_workloads(grouped)
 
 
 def test_pods_share_the_requests_and_without_one_none_is_counted() -> None:
@@ -97,10 +100,8 @@ def test_pods_share_the_requests_and_without_one_none_is_counted() -> None:
     assert played.answer("pods", a) == "n{} 40.000000 111000\n"
     pods[b] = ("s", "w")
     now = 113.0
-    assert [played.answer("pods", item) for item in (a, b)] == [
-        "n{} 80.000000 113000\n",
-        "n{} 40.000000 113000\n",
-    ]
+    answers = [played.answer("pods", item) for item in (a, b)]
+    assert answers == ["n{} 80.000000 113000\n", "n{} 40.000000 113000\n"]
     assert played.answer("pods", ("s", "other")) is played.answer("services", a) is None
     with serve(played) as port:
         where = f"http://127.0.0.1:{port}"
@@ -112,20 +113,18 @@ def test_pods_share_the_requests_and_without_one_none_is_counted() -> None:
 
 def test_pods_start_before_anything_scales_them() -> None:
     declared = env(min=0, query=GATEWAY_QUERY, cooldown_seconds=300)
-    result = scaled.scaled_workloads(declared)
-    made = {manifest["kind"]: manifest for manifest in scaled.manifests(declared, result, 4711)}
+    work = (one(declared),)
+    made = {manifest["kind"]: manifest for manifest in scaled.manifests(declared, work, 4711)}
     assert "ScaledObject" not in made
     assert made["Deployment"]["spec"]["replicas"] == 1 == scaled.at_minimum(declared).workloads[0].pods
     noted = made["Service"]["metadata"], made["Deployment"]["spec"]["template"]["metadata"]
     assert [item["annotations"]["simulator.gpuform.io/metrics-port"] for item in noted] == ["4711"] * 2
-    assert not any(
-        manifest["kind"] == "Endpoints"
-        for manifest in scaled.manifests(env(), scaled.scaled_workloads(env()), 1)
-    )
-    (scales,) = scaled.scaled_objects(declared, result)
+    own = scaled.manifests(env(), (one(env()),), 1)
+    assert not any(manifest["kind"] == "Endpoints" for manifest in own)
+    (scales,) = scaled.scaled_objects(declared, work)
     assert scales["spec"]["cooldownPeriod"] == 10
     assert scales["spec"]["triggers"][0]["metadata"]["query"] == GATEWAY_QUERY
-    assert list(scaled.deviations(declared, result)) == [
+    assert list(scaled.deviations(declared, work)) == [
         "w's cooldown is 10 s instead of 300 s",
         "Prometheus scrapes every 5s instead of 15s",
     ]
@@ -136,40 +135,25 @@ def test_fewer_pods_than_a_step_of_an_update_are_no_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("qps", "phases", "within", "message"),
+    ("qps", "running", "pending", "within", "missing"),
     [
-        (105, ["Running"], True, []),  # the autoscaler leaves it: no pod is missing
-        (150, ["Running"], False, ["150 requests per second: default/w has 1 of 3 pods: why"]),
-        (
-            150,
-            ["Running", "Running", "Pending"],
-            False,
-            ["150 requests per second: default/w has 2 of 3 pods: why"],
-        ),
-        (55, ["Running", "Pending"], False, ["55 requests per second: default/w has 1 of 2 pods: why"]),
-        (150, ["Running"] * 3, True, []),
-        (0, ["Running"], False, []),
+        (105, 1, 0, True, ""),  # the autoscaler leaves it: no pod is missing
+        (150, 1, 0, False, "150 requests per second: default/w has 1 of 3 pods: why"),
+        (150, 2, 1, False, "150 requests per second: default/w has 2 of 3 pods: why"),
+        (55, 1, 1, False, "55 requests per second: default/w has 1 of 2 pods: why"),
+        (150, 3, 0, True, ""),
+        (0, 1, 0, False, ""),
     ],
 )
 def test_missing_pods_fail_the_rehearsal_unless_the_autoscaler_tolerates_it(
-    qps: float, phases: list[str], within: bool, message: list[str]
+    qps: float, running: int, pending: int, within: bool, missing: str
 ) -> None:
-    (one,) = scaled.scaled_workloads(env())
+    work = one(env())
     if qps == 105:
-        one = replace(one, scale=one.scale.model_copy(update={"qps_per_replica": 100.0}))
-    mine = [Pod("default", f"w-{n}", "w", "n", phase, {}) for n, phase in enumerate(phases)]
-    waits = [
-        PendingPod("default", "w", "w", "", {}, "why", ()),
-        PendingPod("default", "x", "x", "", {}, "other", ()),
-    ]
-    result = workload_result(one, qps, mine, waits, {})
+        work = replace(work, scale=work.scale.model_copy(update={"qps_per_replica": 100.0}))
+    phases = ["Running"] * running + ["Pending"] * pending
+    own = [Pod("default", f"w-{n}", "w", "n", phase, {}) for n, phase in enumerate(phases)]
+    waits = [PendingPod("default", name, name, "", {}, why, ()) for name, why in (("w", "why"), ("x", "no"))]
+    result = workload_result(work, qps, own, waits, {})
     assert result.within is within
-    assert list(unmet([Load(qps, 9.0, (result,), 1, {}, {}, None)])) == message
-
-
-def test_what_no_load_can_be_played_for_is_refused() -> None:
-    declared, cern = env(), load(Paths.here().root / "Pulumi.openstack-dev.yaml")
-    with pytest.raises(
-        InputError, match=r"^--qps: cluster-autoscaler does not run in a rehearsal, so no node"
-    ):
-        scaled.scaled_workloads(declared.model_copy(update={"cluster": cern.cluster, "pools": cern.pools}))
+    assert list(unmet([Load(qps, 9.0, (result,), 1, {}, {}, None)])) == ([missing] if missing else [])

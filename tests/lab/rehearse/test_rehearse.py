@@ -1,32 +1,33 @@
-"""Rehearsals as a user runs them: placed and pending pods, what is left afterwards, and after a kill."""
+"""Rehearsals as a user runs them: placed and pending pods, requests, what is left, and after a kill."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from lab.plane.layout import Layout
 from lab.plane.processes import Process, scan
-from tests.journey.conftest import HERE, Checkout, make_checkout
+from tests.build.aws_stacks import stack
+from tests.journey.conftest import Checkout, make_checkout
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+Json = dict[str, Any]
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Iterator[Checkout]:
     made = make_checkout(tmp_path)
     yield made
-    for stack in ("local", "onprem-dev", "aws-dev", "aws-prod"):
-        assert not running(made, stack)
+    for name in ("local", "onprem-dev", "aws-dev", "aws-prod"):
+        assert not running(made, name)
     assert not made.running(), "a rehearsal leaves the checkout's own control plane alone"
 
 
@@ -34,23 +35,41 @@ def running(checkout: Checkout, stack: str) -> list[Process]:
     return list(scan(Layout(replace(checkout.paths, state=checkout.paths.state / "rehearse" / stack))))
 
 
-WORK = [
-    {"name": "slices", "kind": "deployment", "replicas": 3, "pool": "a100-mig", "slice": "2g.10gb"},
-    {"name": "shares", "kind": "deployment", "replicas": 3, "pool": "t4-shared"},
-    {"name": "more", "kind": "job", "pool": "t4-shared"},  # four shares of three: a job waits for its turn
-    {"name": "once", "kind": "job", "parallelism": 2, "pool": "cpu"},
-]
+def rehearse(
+    checkout: Checkout, name: str, *options: str, env: Json | None = None, code: int = 0
+) -> tuple[Json, dict[str, Json]]:
+    """The document of a shipped stack, or of this environment; and its pools by name."""
+    file = checkout.paths.root / f"Pulumi.{name}.yaml"
+    file.write_text(yaml.safe_dump({"config": {"gpuform:environment": env or stack(name)}}))
+    command = ("rehearse", name, "--json", *options)
+    document = json.loads(checkout.gpuform(*command, code=code, patience_s=900).stdout)
+    return document, {pool["name"]: pool for pool in document["pools"]}
+
+
+def workloads(folder: Path, *work: Json) -> str:
+    file = folder / "work.yaml"
+    file.write_text(
+        yaml.safe_dump({"workloads": [{"namespace": "lab", "image": "x:1", **item} for item in work]})
+    )
+    return str(file)
 
 
 @pytest.mark.nightly
 def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: Path) -> None:
-    root = checkout.paths.root
-    shutil.copy(HERE.root / "Pulumi.onprem-dev.yaml", root)
-    file, page = tmp_path / "work.yaml", tmp_path / "page.html"
-    work = [{**item, "namespace": "lab", "image": "x:1"} for item in WORK]
-    file.write_text(yaml.safe_dump({"workloads": work}))
-    requests = ["rehearse", "onprem-dev", "--json", "--workloads", str(file), "--report", str(page)]
-    document = json.loads(checkout.gpuform(*requests, code=1).stdout)
+    root, page = checkout.paths.root, tmp_path / "page.html"
+    work = workloads(
+        tmp_path,
+        {"name": "slices", "kind": "deployment", "replicas": 3, "pool": "a100-mig", "slice": "2g.10gb"},
+        {"name": "shares", "kind": "deployment", "replicas": 3, "pool": "t4-shared"},
+        {
+            "name": "more",
+            "kind": "job",
+            "pool": "t4-shared",
+        },  # four shares of three: a job waits for its turn
+        {"name": "once", "kind": "job", "parallelism": 2, "pool": "cpu"},
+    )
+    options = ("--workloads", work, "--report", str(page))
+    document, pools = rehearse(checkout, "onprem-dev", *options, code=1)
 
     assert (document["pods"]["wanted"], document["pods"]["placed"]) == (9, 8)
     (waits,) = document["pods"]["pending"]
@@ -58,27 +77,23 @@ def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: 
     assert waits["pool"] == "t4-shared"
     assert waits["why"] == "0 of 6 nodes fit: 1 has insufficient gpu, 5 are not in its pool"
     assert waits["said"][0].startswith("default-scheduler: 0/6 nodes are available: ")
-    pools = {pool["name"]: pool for pool in document["pools"]}
     assert pools["t4-shared"]["resources"] == {"nvidia.com/gpu": {"offers": 3, "used": 3, "idle": 0}}
     assert pools["a100-mig"]["resources"]["nvidia.com/mig-2g.10gb"] == {"offers": 8, "used": 3, "idle": 5}
     nodes = {node["name"]: node for node in document["nodes"]}
     assert set(nodes) == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "cpu-1"}
     assert [len(gpu) for gpu in nodes["gpu-1"]["gpus"]] == [5, 5]
     cells = [cell for name in ("gpu-1", "gpu-2") for gpu in nodes[name]["gpus"] for cell in gpu]
-    assert sum(cell["pod"] is not None for cell in cells) == 3
-    assert all(cell["resource"] == "mig-2g.10gb" for cell in cells if cell["pod"])
+    assert [cell["resource"] for cell in cells if cell["pod"]] == ["mig-2g.10gb"] * 3
     assert len(nodes["cpu-1"]["others"]) == 2, "a job's pods do not end before they are counted"
     assert document["shrink"]["after"]["pods"] == 3
-    assert document["shrink"]["gone"] == []
-    assert document["troubles"] == []
+    assert (document["shrink"]["gone"], document["troubles"]) == ([], [])
     assert any("not declared" in text for text in document["simulated"])
     assert "gpu-1" in page.read_text()
 
     left = {item.name for item in (checkout.paths.state / "rehearse").iterdir()}
     assert left == {"onprem-dev.logs", "onprem-dev.lock"}, "its state is gone, its logs stay"
-    assert (root / "Pulumi.onprem-dev.yaml").read_bytes() == (
-        HERE.root / "Pulumi.onprem-dev.yaml"
-    ).read_bytes()
+    content = yaml.safe_load((root / "Pulumi.onprem-dev.yaml").read_text())
+    assert content == {"config": {"gpuform:environment": stack("onprem-dev")}}
 
 
 @pytest.mark.nightly
@@ -92,7 +107,7 @@ def test_what_a_killed_one_left_is_ended_by_the_next(checkout: Checkout) -> None
     )
     until(lambda: {item.name for item in running(checkout, "local")}, lambda names: "simulator" in names, 60)
     left = {item.pid for item in running(checkout, "local")}
-    first.send_signal(signal.SIGKILL)
+    first.kill()
     first.wait()
     assert len(left) >= 6
 
@@ -104,14 +119,13 @@ def test_what_a_killed_one_left_is_ended_by_the_next(checkout: Checkout) -> None
 
 
 def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkout: Checkout) -> None:
-    shutil.copy(HERE.root / "Pulumi.aws-dev.yaml", checkout.paths.root)
-    document = json.loads(checkout.gpuform("rehearse", "aws-dev", "--json", "--no-shrink").stdout)
+    document, pools = rehearse(checkout, "aws-dev", "--no-shrink")
     assert (document["karpenter"], document["failed"]) == ("aws", False)
     assert (document["pods"]["wanted"], document["pods"]["placed"]) == (4, 4)
-    pool = next(pool for pool in document["pools"] if pool["name"] == "g4dn-shared")
+    pool = pools["g4dn-shared"]
     assert pool["resources"]["nvidia.com/gpu.shared"] == {"offers": 6, "used": 4, "idle": 2}
-    assert {machine["machine"] for machine in pool["machines"]} == {"g4dn.xlarge"}
-    assert {machine["capacity"] for machine in pool["machines"]} == {"on-demand"}
+    machines = {(machine["machine"], machine["capacity"]) for machine in pool["machines"]}
+    assert machines == {("g4dn.xlarge", "on-demand")}
     assert (pool["launched"], pool["in_vain"], pool["usd_per_hour"]) == (2, [], 1.052)
     assert pool["idle_usd_per_hour"] == pytest.approx(1.052 / 3, abs=1e-3)
     lives = [line for line in document["timeline"] if not line["fixed"]]
@@ -121,30 +135,26 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
 
 @pytest.mark.nightly
 def test_training_gets_adapters_and_huge_pages_and_runs_to_its_end(checkout: Checkout) -> None:
-    shutil.copy(HERE.root / "Pulumi.aws-prod.yaml", checkout.paths.root)
-    document = json.loads(checkout.gpuform("rehearse", "aws-prod", "--json", "--no-shrink").stdout)
+    document, pools = rehearse(checkout, "aws-prod", "--no-shrink")
     assert (document["karpenter"], document["failed"]) == ("aws", False)
     done = {"namespace": "science", "name": "training", "succeeded": 2, "completions": 2}
     assert document["jobs"] == [done]
-    pool = next(pool for pool in document["pools"] if pool["name"] == "h100-training")
-    assert pool["resources"]["vpc.amazonaws.com/efa"] == {"offers": 64, "used": 64, "idle": 0}
-    assert pool["resources"]["hugepages-2Mi"] == {"offers": 20, "used": 10, "idle": 10}
+    resources = pools["h100-training"]["resources"]
+    assert resources["vpc.amazonaws.com/efa"] == {"offers": 64, "used": 64, "idle": 0}
+    assert resources["hugepages-2Mi"] == {"offers": 20, "used": 10, "idle": 10}
 
 
 @pytest.mark.nightly
-def test_karpenter_buys_for_what_a_queue_admits_and_a_job_that_waits_is_next(checkout: Checkout) -> None:
-    content = yaml.safe_load((HERE.root / "Pulumi.aws-dev.yaml").read_text())
-    environment = content["config"]["gpuform:environment"]
-    names = ("science", "arts")
-    teams = [{"name": name, "namespaces": [name], "quota": {"g4dn-shared": 3}} for name in names]
+def test_karpenter_buys_for_what_a_queue_admits_and_a_waiting_job_is_next(checkout: Checkout) -> None:
+    kinds: dict[str, Json] = {"science": {"kind": "job", "parallelism": 3}, "arts": {"kind": "pod"}}
+    teams = [{"name": name, "namespaces": [name], "quota": {"g4dn-shared": 3}} for name in kinds]
     works = [
-        {"name": name, "namespace": team, "queue": team, "pool": "g4dn-shared", "image": "x:1", **kind}
-        for team, kind in zip(names, ({"kind": "job", "parallelism": 3}, {"kind": "pod"}), strict=True)
-        for name in ("a", "b", "c", "d")[: 2 if team == "science" else 4]
+        {"name": name, "namespace": team, "queue": team, "pool": "g4dn-shared", "image": "x:1", **kinds[team]}
+        for team, letters in (("science", "ab"), ("arts", "abcd"))
+        for name in letters
     ]
-    environment |= {"queues": {"teams": teams}, "workloads": works, "monitoring": None}
-    (checkout.paths.root / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(content))
-    document = json.loads(checkout.gpuform("rehearse", "aws-dev", "--json", "--no-shrink", code=1).stdout)
+    env = {**stack("aws-dev"), "queues": {"teams": teams}, "workloads": works, "monitoring": None}
+    document, _ = rehearse(checkout, "aws-dev", "--no-shrink", env=env, code=1)
 
     science, arts = document["queues"]
     first, second = [
@@ -165,14 +175,67 @@ def test_karpenter_buys_for_what_a_queue_admits_and_a_job_that_waits_is_next(che
 @pytest.mark.nightly
 def test_the_real_karpenter_counts_what_daemon_sets_request(checkout: Checkout, tmp_path: Path) -> None:
     """karpenter-provider-aws#6884: 3.75 of a g4dn.xlarge's 3.92 cores are not free beside 195m of theirs."""
-    stack = (HERE.root / "Pulumi.aws-dev.yaml").read_text()
-    assert "        machine: g4dn.xlarge" in stack
-    stack = stack.replace("        machine: g4dn.xlarge", "        gpu: {models: [T4], count: 1}")
-    (checkout.paths.root / "Pulumi.aws-dev.yaml").write_text(stack)
-    file = tmp_path / "work.yaml"
-    work = {"name": "w", "kind": "deployment", "pool": "g4dn-shared", "image": "x:1", "cpu": 3.75}
-    file.write_text(yaml.safe_dump({"workloads": [work]}))
-    requests = ["rehearse", "aws-dev", "--json", "--no-shrink", "--workloads", str(file)]
-    document = json.loads(checkout.gpuform(*requests).stdout)
-    pool = next(pool for pool in document["pools"] if pool["name"] == "g4dn-shared")
-    assert [machine["machine"] for machine in pool["machines"]] == ["g4dn.2xlarge"]
+    env = stack("aws-dev")
+    (pool,) = (pool for pool in env["pools"] if pool.pop("machine", "") == "g4dn.xlarge")
+    pool["gpu"] = {"models": ["T4"], "count": 1}
+    work = workloads(tmp_path, {"name": "w", "kind": "deployment", "pool": "g4dn-shared", "cpu": 3.75})
+    _, pools = rehearse(checkout, "aws-dev", "--no-shrink", "--workloads", work, env=env)
+    assert [machine["machine"] for machine in pools["g4dn-shared"]["machines"]] == ["g4dn.2xlarge"]
+
+
+SCALED = yaml.safe_load("""
+    name: local
+    cluster: {kind: embedded}
+    monitoring: {}
+    pools:
+    - {name: t4, machine: g2.5xlarge, nodes: 2, sharing: {kind: time_slicing, replicas: 4}}
+    - {name: cpu, machine: m6i.xlarge, nodes: 1}
+    workloads:
+    - name: triton
+      kind: inference
+      namespace: serving
+      pool: t4
+      image: tritonserver:1
+      scale: {min: 1, max: 8, qps_per_replica: 60}
+    - name: rare
+      kind: inference
+      namespace: serving
+      image: vllm:1
+      cpu: 0.1
+      scale: {min: 0, max: 3, qps_per_replica: 150, query: 'sum(rate(hits{ingress="rare"}[1m]))'}
+""")
+STEPS = ["asked", "created", "node requested", "node launched", "node joined", "node ready", "running"]
+
+
+def loads(checkout: Checkout, name: str, env: Json, qps: str) -> tuple[Json, list[Json]]:
+    document, _ = rehearse(checkout, name, "--qps", qps, env=env)
+    assert (document["failed"], document["troubles"], document["shrink"]) == (False, [], None)
+    return document, document["loads"]
+
+
+@pytest.mark.nightly
+def test_keda_starts_the_declared_pods_for_a_load_and_none_without_requests(checkout: Checkout) -> None:
+    output, result = loads(checkout, "local", SCALED, "0,50,400,0")
+    assert [item["qps"] for item in result] == [0, 50, 400, 0]
+    pods = [{each["name"]: each["pods"] for each in item["workloads"]} for item in result]
+    none, some, many = {"triton": 1, "rare": 0}, {"triton": 1, "rare": 1}, {"triton": 7, "rare": 3}
+    assert pods == [none, some, many, none]
+    cold = result[2]["workloads"][0]["cold"]
+    assert list(cold) == ["asked", "created", "running"], "its node was there"
+    assert 0 < cold["asked"] <= cold["created"] <= cold["running"]
+    assert result[3]["workloads"][0]["cold"] == {}
+    assert any(text.startswith("keda:") for text in output["real"])
+    assert "triton's cooldown is 10 s instead of 300 s" in output["shortened"]
+
+
+@pytest.mark.nightly
+def test_karpenters_nodes_follow_the_requests(checkout: Checkout) -> None:
+    triton = {**SCALED["workloads"][0], "pool": "g4dn-shared"}
+    output, (many, none) = loads(checkout, "aws-dev", {**stack("aws-dev"), "workloads": [triton]}, "400,0")
+    assert (many["workloads"][0]["pods"], none["workloads"][0]["pods"]) == (7, 1)
+    assert many["bought"] == none["removed"] == {"g4dn.xlarge": 2}, "three pods share a GPU"
+    assert many["usd_per_hour"] == pytest.approx(none["usd_per_hour"] + 2 * 0.526)
+    cold = many["workloads"][0]["cold"]
+    assert list(cold) == STEPS
+    assert sorted(cold.values()) == list(cold.values())
+    assert output["usd_per_hour"] == none["usd_per_hour"], "as before the first load"

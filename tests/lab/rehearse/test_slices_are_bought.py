@@ -1,22 +1,37 @@
-"""The real Karpenter counts slices: exactly the nodes needed, and no pod is bound before the operands run."""
+"""The real Karpenter counts slices: exactly the nodes needed, and no pod is bound before the operands run.
+
+And what it does if AWS has no capacity, reclaims spot, or a reservation is full.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 import pytest
 
-from infra.model.environment import Environment
+from gpuform.checkout.paths import Paths
+from infra.model.base.prices import PriceList
 from infra.plan import quotas
-from tests.lab.rehearse.market_site import READY, KarpenterCluster, nodes_for, pool
-from tests.plan.aws_environments import aws
+from lab.plane import ControlPlane
+from lab.rehearse.cloud.market import Market, Shortage
+from lab.rehearse.cloud.server import Cloud
+from lab.rehearse.cluster import Cluster
+from lab.rehearse.karpenter import karpenter_supervisor
+from lab.rehearse.program import Gate
+from lab.toolchain import Toolchain
+from tests.build.aws_environments import aws
+from tests.conftest import Plane
+from tests.lab.rehearse.market_site import READY, KarpenterCluster, pool
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+RESERVATION = "cr-0123456789abcdef0"
 
 
 def shared(name: str, machine: str, replicas: int, **more: object) -> dict[str, object]:
@@ -39,12 +54,43 @@ ENV = aws(
         elastic={"max": {SHARED: 48}},
         sharing={"kind": "time_slicing", "replicas": 3, "fail_requests_greater_than_one": False},
     ),
+    pool("zones", machine="g4dn.xlarge"),
+    pool("types", gpu={"models": ["L4"], "count": 1}),
+    pool("spot", machine="g5.xlarge", capacity=["on_demand", "spot"], **{"class": "batch"}),
+    pool(
+        "held",
+        machine="g6e.xlarge",
+        capacity=["reserved", "on_demand"],
+        zones=["us-west-2b"],
+        aws={"reservations": [RESERVATION]},
+    ),
 )
 
 
 @pytest.fixture(scope="module")
-def site(market: Callable[[Environment], KarpenterCluster]) -> KarpenterCluster:
-    return market(ENV)
+def site(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[KarpenterCluster]:
+    """On a control plane of its own: Karpenter leaves nodes and finalizers behind."""
+    folder, here = tmp_path_factory.mktemp("market"), Paths.here()
+    paths = Paths(root=here.root, state=folder / "state", cache=here.cache)
+    plane = ControlPlane(paths, toolchain)
+    with ExitStack() as stack:
+        stack.callback(plane.stop, delete=True)
+        plane.start()
+        cluster = stack.enter_context(closing(Cluster(paths.kubeconfig, toolchain.path("kubectl"))))
+        cloud = stack.enter_context(Cloud(ENV, PriceList(), cluster, join_s=1.0))
+        site = KarpenterCluster(Plane(paths, toolchain, plane), ENV, cloud)
+        site.install_platform(folder)
+        log = folder / "karpenter.log"
+        stack.enter_context(karpenter_supervisor(paths, toolchain, cloud.variables, log))
+        stack.enter_context(Gate(paths.kubeconfig, folder).supervisor())
+        yield site
+
+
+@pytest.fixture
+def market(site: KarpenterCluster) -> Iterator[Market]:
+    """Its shortages end with the test."""
+    yield site.cloud.market
+    site.cloud.market.set_shortages()
 
 
 def test_the_fourth_of_three_slices_buys_a_node(site: KarpenterCluster) -> None:
@@ -94,7 +140,7 @@ def test_as_many_nodes_as_the_shares_need(site: KarpenterCluster) -> None:
         site.run(name, 64, name, **{SHARED: "1"})
     pods = {name: site.running(name, 64) for name in replicas}
     assert {name: len(site.bought(name)) for name in replicas} == {
-        name: nodes_for(64, each, 1) for name, each in replicas.items()
+        name: math.ceil(64 / each) for name, each in replicas.items()
     }
     for name, each in replicas.items():
         assert set(Counter(pod["spec"]["nodeName"] for pod in pods[name]).values()) == {each}
@@ -116,12 +162,12 @@ def test_types_with_one_and_with_four_gpus_in_one_pool(site: KarpenterCluster) -
     assert sorted(note[SHARED] for note in notes) == [3, 12], "the gate asked each for what it has GPUs for"
 
 
-def test_the_same_for_mig(site: KarpenterCluster) -> None:
+def test_as_many_nodes_as_the_mig_slices_need(site: KarpenterCluster) -> None:
     site.sell("slices")
     site.run("large", 10, **{"nvidia.com/mig-3g.20gb": "1"})
     site.run("middle", 20, **{"nvidia.com/mig-2g.10gb": "1"})
     pods = [*site.running("large", 10), *site.running("middle", 20)]
-    assert len(site.bought("slices")) == nodes_for(10, 1, 8) == nodes_for(20, 2, 8) == 2
+    assert len(site.bought("slices")) == 2, "eight GPUs each, for ten large and twenty middle slices"
     assert site.late(pods) == []
 
 
@@ -163,5 +209,53 @@ def test_the_control_without_overlay_buys_a_node_for_every_slice(site: Karpenter
         site.run(name, 8, name, **{GPU: "1"})
     for name in ("counted", "uncounted"):
         site.running(name, 8)
-    assert len(site.bought("counted")) == nodes_for(8, 4, 1) == 2
+    assert len(site.bought("counted")) == 2
     assert len(site.bought("uncounted")) == 8
+
+
+@pytest.mark.parametrize(
+    ("pool", "short", "bought"),
+    [
+        ("zones", Shortage(zone="us-west-2a"), ("g4dn.xlarge", "us-west-2b")),
+        ("types", Shortage(machine="g6.xlarge"), ("g6.2xlarge", None)),  # the next cheapest
+    ],
+)
+def test_what_is_short_is_bought_elsewhere(
+    site: KarpenterCluster, market: Market, pool: str, short: Shortage, bought: tuple[str, str | None]
+) -> None:
+    market.set_shortages(short)
+    site.sell(pool)
+    site.run(pool, 2, pool, **{GPU: "1"})
+    site.running(pool, 2)
+    assert {(instance.machine, bought[1] and instance.zone) for instance in site.bought(pool)} == {bought}
+    assert pool == "zones" or "g6.xlarge" in {refusal.machine for refusal in market.refusals()}
+
+
+def test_spot_where_on_demand_has_run_out_and_back_again(site: KarpenterCluster, market: Market) -> None:
+    market.set_shortages(Shortage(machine="g5.xlarge", capacity="on-demand"))
+    site.sell("spot")
+    site.run("spot", 1, "spot", **{GPU: "1"})
+    (pod,) = site.running("spot", 1)
+    (first,) = site.bought("spot")
+    assert (first.capacity, first.node) == ("spot", pod["spec"]["nodeName"])
+    market.set_shortages(Shortage(machine="g5.xlarge", zone=first.zone, capacity="spot"))
+    site.cloud.interrupt(first.id, notice_s=5.0)
+    site.until(lambda: site.bought("spot")[0].ended, "the instance to be taken back")
+
+    def elsewhere() -> bool:
+        pods = [pod for pod in site.pods("spot") if pod["status"]["phase"] == "Running"]
+        return any(pod["spec"].get("nodeName") not in (None, first.node) for pod in pods)
+
+    site.until(elsewhere, "its pod to run elsewhere", 90)
+    second = site.bought("spot")[-1]
+    assert second.id != first.id
+    assert (second.capacity, second.zone) != (first.capacity, first.zone)
+
+
+def test_on_demand_where_a_reservation_is_used_up(site: KarpenterCluster, market: Market) -> None:
+    market.set_left(RESERVATION, left=1)
+    site.sell("held")
+    site.run("held", 2, "held", **{GPU: "1"})
+    site.running("held", 2)
+    bought = sorted((instance.capacity, instance.reservation) for instance in site.bought("held"))
+    assert bought == [("on-demand", None), ("reserved", RESERVATION)]

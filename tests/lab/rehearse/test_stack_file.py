@@ -1,3 +1,5 @@
+"""The stack file for a rehearsal's engine, and the simulated nodes of each kind of cluster."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,6 +16,7 @@ from infra.model.environment import Environment
 from infra.plan import gpu_operator
 from lab.rehearse import nodes, stack_file
 from lab.rehearse.stack_file import INTERVAL, SELECTED
+from tests.build.environments import declared, on
 
 pytestmark = pytest.mark.unit
 
@@ -21,28 +24,31 @@ HERE = Paths.here().root
 KUBECONFIG = Path("/state/kubeconfig")
 
 
-def played(env: Environment) -> nodes.RehearsedNodes:
+def stack(name: str) -> Environment:
+    return load(HERE / f"Pulumi.{name}.yaml")
+
+
+def simulated(env: Environment) -> nodes.RehearsedNodes:
     return nodes.simulated_nodes(env).rehearsed(env)
 
 
-def derived(stack: str) -> dict[str, Any]:
+def derived(stack: str) -> Environment:
     declared = stack_file.read(HERE / f"Pulumi.{stack}.yaml")
-    return stack_file.derive(declared, parse(declared), KUBECONFIG)
+    return parse(stack_file.derive(declared, parse(declared), KUBECONFIG))
 
 
-@pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev"])
-def test_it_is_a_valid_environment_with_the_same_pools_and_no_workloads(stack: str) -> None:
-    before, after = load(HERE / f"Pulumi.{stack}.yaml"), parse(derived(stack))
+@pytest.mark.parametrize("name", ["local", "aws-dev", "aws-prod", "onprem-dev"])
+def test_a_derived_environment_has_the_same_pools_and_no_workloads(name: str) -> None:
+    before, after = stack(name), derived(name)
     assert after.workloads == ()
-    assert [pool.name for pool in after.pools] == [pool.name for pool in before.pools]
-    assert [pool.sharing for pool in after.pools] == [pool.sharing for pool in before.pools]
-    assert [pool.taints for pool in after.pools] == [pool.taints for pool in before.pools]
+    pools = [[(pool.name, pool.sharing, pool.taints) for pool in env.pools] for env in (before, after)]
+    assert pools[0] == pools[1]
     if before.cluster.kind in ("aws", "embedded"):
         assert after.cluster == before.cluster
 
 
-def test_own_hosts_become_a_cluster_that_is_there_with_what_ansible_left_on_them() -> None:
-    before, after = load(HERE / "Pulumi.onprem-dev.yaml"), parse(derived("onprem-dev"))
+def test_own_hosts_become_an_existing_cluster_with_what_ansible_installed() -> None:
+    before, after = stack("onprem-dev"), derived("onprem-dev")
     assert after.cluster.kind == "existing"
     assert after.cluster.kubeconfig == str(KUBECONFIG)
     assert after.pools[0].selector == {SELECTED: "a100-mig"}
@@ -58,28 +64,23 @@ def test_own_hosts_become_a_cluster_that_is_there_with_what_ansible_left_on_them
 
 
 def test_an_existing_cluster_is_not_touched() -> None:
-    declared = {
-        "name": "there",
-        "cluster": {"kind": "existing", "kubeconfig": "~/.kube/config", "context": "theirs"},
-        "pools": [{"name": "a", "machine": "g4.p1.40g", "selector": {"rack": "7"}}],
-    }
-    env = parse(declared)
-    result = stack_file.derive(declared, env, KUBECONFIG)
+    context = {"kubeconfig": "~/.kube/config", "context": "theirs"}
+    given = declared("existing", {"machine": "g4.p1.40g", "selector": {"rack": "7"}}, cluster=context)
+    env = parse(given)
+    result = stack_file.derive(given, env, KUBECONFIG)
     assert result["cluster"] == {"kind": "existing", "kubeconfig": str(KUBECONFIG)}
-    assert declared["cluster"]["context"] == "theirs"
-    simulated = played(env)
-    assert simulated.assumptions == (
-        "the number of nodes is not declared; simulated: one each, a as g4.p1.40g",
-    )
-    (made,) = simulated.manifests
-    assert made["metadata"]["labels"] == {
+    assert given["cluster"]["context"] == "theirs"
+    made = simulated(env)
+    assert made.assumptions == ("the number of nodes is not declared; simulated: one each, p0 as g4.p1.40g",)
+    (node,) = made.manifests
+    assert node["metadata"]["labels"] == {
         "rack": "7",
-        labels.HOSTNAME: "a-0",
+        labels.HOSTNAME: "p0-0",
         labels.OS: "linux",
         labels.ARCH: "amd64",
         labels.INSTANCE_TYPE: "g4.p1.40g",
     }
-    assert "spec" not in made, "its taints are what the program gives it"
+    assert "spec" not in node, "its taints are what the program gives it"
 
 
 @pytest.mark.parametrize("kind", ["existing", "openstack"])
@@ -87,88 +88,66 @@ def test_an_existing_cluster_is_not_touched() -> None:
 def test_what_a_cluster_brings_by_itself_is_simulated_by_the_stacks_own(
     kind: str, operator: dict[str, Any]
 ) -> None:
-    place = {"existing": {"kubeconfig": "/k"}, "openstack": {"template": "t", "version": "1.34"}}
-    nodes = {"existing": {"selector": {"a": "b"}}, "openstack": {"nodes": 1}}
-    declared = {
-        "name": "there",
-        "cluster": {"kind": kind, **place[kind]},
-        "gpu_operator": operator,
-        "pools": [{"name": "gpu", "machine": "g2.5xlarge", **nodes[kind]}],
-    }
-    env = parse(declared)
-    after = parse(stack_file.derive(declared, env, KUBECONFIG))
+    given = declared(kind, {"machine": "g2.5xlarge"}, gpu_operator=operator)
+    env = parse(given)
+    after = parse(stack_file.derive(given, env, KUBECONFIG))
     values = gpu_operator.values(after)
     assert "nfd" not in values
     assert values["driver"]["enabled"] is values["toolkit"]["enabled"] is (operator == {"nfd": False})
     assert after.gpu_operator.gpu_taint == env.gpu_operator.gpu_taint
-    assert "gpu_operator" in declared
-    assert declared["gpu_operator"] == operator
+    assert given["gpu_operator"] == operator
 
 
-def test_a_state_elsewhere_is_left_alone() -> None:
-    declared = stack_file.read(HERE / "Pulumi.aws-dev.yaml")
+def test_a_declared_state_is_left_alone() -> None:
+    given = stack_file.read(HERE / "Pulumi.aws-dev.yaml")
     state = {"backend": "s3://bucket/state", "secrets": "awskms://alias/key"}
-    assert "state" not in stack_file.derive({**declared, "state": state}, parse(declared), KUBECONFIG)
+    assert "state" not in stack_file.derive({**given, "state": state}, parse(given), KUBECONFIG)
 
 
 def test_each_host_is_a_node_with_its_gpus_and_driver() -> None:
-    simulated = played(load(HERE / "Pulumi.onprem-dev.yaml"))
-    result = {manifest["metadata"]["name"]: manifest["metadata"] for manifest in simulated.manifests}
+    made = simulated(stack("onprem-dev"))
+    result = {manifest["metadata"]["name"]: manifest["metadata"] for manifest in made.manifests}
     assert set(result) == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "cpu-1"}
-    assert result["gpu-1"]["annotations"][labels.SIM_GPU_COUNT] == "2"
-    assert result["gpu-1"]["annotations"][labels.SIM_HOST_DRIVER] == "580.178.04"
+    expected = {
+        labels.SIM_GPU_COUNT: "2",
+        labels.SIM_HOST_DRIVER: "580.178.04",
+        labels.SIM_CONTAINER_RUNTIME: "containerd://1.6",
+        labels.SIM_DEFAULT_RUNTIME: "runc",
+    }
+    assert expected.items() <= result["gpu-1"]["annotations"].items()
     assert labels.SIM_GPU not in result["cpu-1"]["annotations"]
-    assert result["gpu-1"]["annotations"][labels.SIM_CONTAINER_RUNTIME] == "containerd://1.6"
-    assert result["gpu-1"]["annotations"][labels.SIM_DEFAULT_RUNTIME] == "runc"
-    assert not any(
-        key.startswith(("gpuform.io/", "nvidia.com/")) for item in result.values() for key in item["labels"]
-    )
-    assert "not declared" in simulated.assumptions[0]
+    keys = [key for item in result.values() for key in item["labels"]]
+    assert not any(key.startswith(("gpuform.io/", "nvidia.com/")) for key in keys)
+    assert "not declared" in made.assumptions[0]
 
 
-def test_on_aws_only_what_karpenter_does_not_buy() -> None:
-    made = played(load(HERE / "Pulumi.aws-prod.yaml")).manifests
-    pools = {item["metadata"]["labels"][labels.POOL] for item in made if item["kind"] == "Node"}
+def test_on_aws_only_what_karpenter_does_not_buy_is_simulated_and_its_assumptions_are_said() -> None:
+    made = simulated(stack("aws-prod"))
+    pools = {item["metadata"]["labels"][labels.POOL] for item in made.manifests if item["kind"] == "Node"}
     assert pools == {"a100-mig", "system"}
-    assert {item["kind"] for item in made} == {"Node", "DaemonSet"}, (
-        "without them Karpenter counts too little"
-    )
-
-
-def test_what_is_made_up_of_aws_is_said() -> None:
-    stand_in, held = played(load(HERE / "Pulumi.aws-prod.yaml")).assumptions
+    kinds = {item["kind"] for item in made.manifests}
+    assert kinds == {"Node", "DaemonSet"}, "without them Karpenter counts too little"
+    stand_in, held = made.assumptions
     assert "creates nothing" in stand_in
     assert held.endswith("is not declared; simulated: 4 p5.48xlarge in us-west-2b in cr-0123456789abcdef0")
-    assert played(load(HERE / "Pulumi.aws-dev.yaml")).assumptions == (stand_in,)
+    assert simulated(stack("aws-dev")).assumptions == (stand_in,)
 
 
-def test_a_found_pool_of_an_unknown_machine_is_refused() -> None:
-    env = parse(
-        {
-            "name": "there",
-            "cluster": {"kind": "existing", "kubeconfig": "x"},
-            "pools": [{"name": "a", "gpu": {"models": ["T4"], "count": 7}, "selector": {"rack": "7"}}],
-        }
-    )
-    with pytest.raises(InputError, match=r"^pools\[0\]\.gpu: no known machine has 7 of T4.*; name a machine"):
-        played(env)
+def test_a_pool_of_an_unknown_machine_is_refused() -> None:
+    message = r"^pools\[0\]\.gpu: no known machine has 7 of T4.*; name a machine"
+    with pytest.raises(InputError, match=message):
+        simulated(on("existing", {"gpu": {"models": ["T4"], "count": 7}}))
 
 
 def test_the_folder_has_everything_of_the_checkout_but_its_own_stack_file(tmp_path: Path) -> None:
     root = tmp_path / "checkout"
-    (root / ".gpuform").mkdir(parents=True)
-    (root / ".git").mkdir()
-    (root / "infra").mkdir()
+    for folder in (".gpuform", ".git", "infra"):
+        (root / folder).mkdir(parents=True)
     for name in ("Pulumi.yaml", "Pulumi.lab.yaml", "Pulumi.other.yaml"):
         (root / name).write_text("name: gpuform\n")
     made = stack_file.write(root, tmp_path / "derived", "lab", {"name": "lab"})
-    assert {item.name for item in made.iterdir()} == {
-        "infra",
-        "Pulumi.yaml",
-        "Pulumi.lab.yaml",
-        "Pulumi.other.yaml",
-    }
-    assert yaml.safe_load((made / "Pulumi.lab.yaml").read_text()) == {
-        "config": {"gpuform:environment": {"name": "lab"}}
-    }
+    names = {item.name for item in made.iterdir()}
+    assert names == {"infra", "Pulumi.yaml", "Pulumi.lab.yaml", "Pulumi.other.yaml"}
+    content = yaml.safe_load((made / "Pulumi.lab.yaml").read_text())
+    assert content == {"config": {"gpuform:environment": {"name": "lab"}}}
     assert (root / "Pulumi.lab.yaml").read_text() == "name: gpuform\n"

@@ -23,8 +23,6 @@ CHART = CHARTS / "gpu-operator-sim"
 SUBCHART = {("node-feature-discovery", role, "tolerations") for role in ("master", "gc")}
 
 Render = Callable[..., list[dict[str, Any]]]
-
-
 Helm = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -33,9 +31,7 @@ def helm(toolchain: Toolchain, tmp_path: Path) -> Helm:
     if toolchain.locate("helm").path is None:
         pytest.skip("helm is not built; `gpuform local start` builds it")
 
-    def run(
-        values: dict[str, Any], name: str = "gpu-operator", chart: Path = CHART
-    ) -> subprocess.CompletedProcess[str]:
+    def run(values: dict[str, Any], name: str = "gpu-operator", chart: Path = CHART) -> Any:
         file = tmp_path / "values.yaml"
         file.write_text(yaml.safe_dump(values))
         command = [str(toolchain.path("helm")), "template", name, str(chart), "-n", name, "-f", str(file)]
@@ -75,9 +71,7 @@ RAISED = {(operand, "version") for operand in ("toolkit", "devicePlugin", "gfd",
 def test_every_key_is_one_of_nvidias_with_its_default() -> None:
     ours = yaml.safe_load((CHART / "values.yaml").read_text())
     theirs = yaml.safe_load(reference("charts/gpu-operator/values.yaml").read_text())
-    for path in leaves(ours):
-        if path in SUBCHART or path in IN_A_COMMENT:
-            continue
+    for path in set(leaves(ours)) - SUBCHART - IN_A_COMMENT:
         left, right = ours, theirs
         for key in path:
             assert key in right, path
@@ -87,12 +81,8 @@ def test_every_key_is_one_of_nvidias_with_its_default() -> None:
 
 def test_every_operand_tolerates_the_taint_of_cern(render: Render) -> None:
     toleration = {"key": "node-role.kubernetes.io/gpu", "operator": "Exists", "effect": "NoSchedule"}
-    result = daemonsets(
-        render(
-            daemonsets={"tolerations": [toleration]},
-            **{"node-feature-discovery": {"worker": {"tolerations": [toleration]}}},
-        )
-    )
+    given = {"tolerations": [toleration]}
+    result = daemonsets(render(daemonsets=given, **{"node-feature-discovery": {"worker": given}}))
     assert len(result) == 9
     assert all(template["spec"]["tolerations"] == [toleration] for template in result.values())
 
@@ -156,29 +146,18 @@ DRA_CHART = CHARTS / "dra-driver-sim"
 GOOD = {"gpuResourcesEnabledOverride": True, "resources": {"computeDomains": {"enabled": False}}}
 
 
-def objects(helm: Helm, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {item["metadata"]["name"]: item for item in documents(helm(values, chart=DRA_CHART))}
-
-
 def test_the_dra_driver_waits_for_a_driver_that_a_container_brings(helm: Helm) -> None:
     def after(root: str) -> str | None:
-        result = objects(helm, {**GOOD, "nvidiaDriverRoot": root})["dra-driver-nvidia-gpu-kubelet-plugin"]
-        notes: dict[str, str] = result["spec"]["template"]["metadata"]["annotations"]
+        found = daemonsets(documents(helm({**GOOD, "nvidiaDriverRoot": root}, chart=DRA_CHART)))
+        notes: dict[str, str] = found["dra-driver-nvidia-gpu-kubelet-plugin"]["metadata"]["annotations"]
         return notes.get("simulator.gpuform.io/after")
 
     assert (after("/run/nvidia/driver"), after("/")) == ("driver", None)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({}, "gpuResourcesEnabledOverride is not set"),
-        ({"gpuResourcesEnabledOverride": True}, "nothing here stands in for compute domains"),
-    ],
-)
-def test_the_dra_drivers_chart_refuses_what_the_real_one_does(
-    helm: Helm, values: dict[str, Any], message: str
-) -> None:
-    done = helm(values, chart=DRA_CHART)
-    assert done.returncode
-    assert message in done.stderr
+def test_the_dra_drivers_chart_refuses_what_the_real_one_does(helm: Helm) -> None:
+    unset, domains = "gpuResourcesEnabledOverride is not set", "nothing here stands in for compute domains"
+    for values, message in (({}, unset), ({"gpuResourcesEnabledOverride": True}, domains)):
+        done = helm(values, chart=DRA_CHART)
+        assert done.returncode
+        assert message in done.stderr

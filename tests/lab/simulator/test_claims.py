@@ -14,43 +14,33 @@ import pytest
 from gpuform.kubernetes.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from gpuform.usage.cluster_objects import Claims, parse_claims
 from gpuform.usage.status import summarise_status
-from infra.config import parse
 from infra.model.placement import quotas
 from infra.model.pool import allocatable
 from infra.plan import dra, gpu_operator, nodes, sharing, workloads
+from tests.build.environments import on
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[3]
-
-
 LAYOUT = {"3g.20gb": 1, "2g.10gb": 2}
-PLANNED = {
-    "name": "claims",
-    "cluster": {"kind": "embedded"},
-    "pools": [
-        {"name": "whole", "machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}},
-        {"name": "cut", "machine": "g4.p1.40g", "nodes": 1, "sharing": {"kind": "dra", "layout": LAYOUT}},
-    ],
-    "workloads": [
-        {"name": "train", "kind": "deployment", "replicas": 2, "pool": "whole", "count": 2, "image": "a:1",
-         "gpu": {"memory_gib": 20, "compute": "8.9", "family": "ada-lovelace"}},
-        {"name": "serve", "kind": "deployment", "replicas": 2, "pool": "cut", "slice": "2g.10gb",
-         "image": "a:1"},
-    ],
-}  # fmt: skip
+WHOLE = {"name": "whole", "machine": "g6.12xlarge", "sharing": {"kind": "dra"}}
+CUT = {"name": "cut", "machine": "g4.p1.40g", "sharing": {"kind": "dra", "layout": LAYOUT}}
+TWO = {"kind": "deployment", "replicas": 2}
+ADA = {"memory_gib": 20, "compute": "8.9", "family": "ada-lovelace"}
+TRAIN = {"name": "train", "pool": "whole", "count": 2, "gpu": ADA, **TWO}
+SERVE = {"name": "serve", "pool": "cut", "slice": "2g.10gb", **TWO}
 
 
 @pytest.fixture(scope="module")
 def planned(site: Any) -> Any:
     """The nodes, ConfigMaps and both releases as planned; ``site`` removes them."""
-    env = parse(PLANNED)
+    env = on("embedded", WHOLE, CUT, workloads=[TRAIN, SERVE])
     for result in (gpu_operator.release(env), dra.release(env)):
         assert result
         values = site.plane.paths.state / f"{result.name}.json"
         values.write_text(json.dumps(result.values))
         if result.name == "gpu-operator":
-            site.apply(*[item for item in (sharing.mig_parted_config_map(env),) if item])
+            site.apply(*filter(None, [sharing.mig_parted_config_map(env)]))
             for pool in env.pools:
                 site.apply(*nodes.simulated_nodes(env, pool))
             # Before the operator runs, which may write its default over a label that has just been set.
@@ -89,9 +79,8 @@ def test_the_scheduler_gives_what_there_is_and_says_what_is_missing(site: Any, p
     site.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=everything)
     for name in ("train", "serve"):
         site.kubectl("scale", f"deployment/{name}", "--replicas=3")  # one more than the node can have
-        site.kubectl(
-            "wait", f"deployment/{name}", "--for=jsonpath={.status.readyReplicas}=2", "--timeout=60s"
-        )
+        two = ("--for=jsonpath={.status.readyReplicas}=2", "--timeout=60s")
+        site.kubectl("wait", f"deployment/{name}", *two)
     pods = json.loads(site.kubectl("get", "pods", "-n", "default", "-o", "json"))["items"]
     has = claimed_now(site)
     given = [uuid for pod in pods for uuid in has.allocated_to(pod)]
@@ -101,9 +90,8 @@ def test_the_scheduler_gives_what_there_is_and_says_what_is_missing(site: Any, p
     assert sorted(name.split("-")[0] for name in waiting) == ["serve", "train"]
     for name in waiting:
         site.events(name, "cannot allocate all claims")
-    used = summarise_status(
-        planned, json.loads(site.kubectl("get", "nodes", "-o", "json"))["items"], pods, has
-    )
+    live = json.loads(site.kubectl("get", "nodes", "-o", "json"))["items"]
+    used = summarise_status(planned, live, pods, has)
     assert {pool.name: (pool.nodes[0].used, pool.settled) for pool in used.pools} == {
         "whole": ({"gpu.nvidia.com": 4}, True),
         "cut": ({"mig.nvidia.com": 2}, True),

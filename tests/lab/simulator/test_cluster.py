@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from lab.simulator import keys
+
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 SLICE_4 = """\
@@ -27,22 +29,17 @@ mig-configs:
   all-1g.5gb: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}]
   3g.20gb-2x2g.10gb: [{devices: all, mig-enabled: true, mig-devices: {2g.10gb: 2, 3g.20gb: 1}}]
 """
-VALUES = {
+VALUES: dict[str, Any] = {
     "mig": {"strategy": "mixed"},
     "devicePlugin": {"config": {"name": "plugin-config", "default": "whole"}},
     "migManager": {"config": {"name": "mig-config"}},
     "driver": {"version": "580.126.09"},
 }
-LABEL = "nvidia.com/device-plugin.config"
-MIG_LABEL, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+LABEL, MIG_LABEL, STATE = keys.PLUGIN_CONFIG, keys.MIG_CONFIG, keys.MIG_STATE
 PLUGIN_APP = "nvidia-device-plugin-daemonset"
 OPERANDS = (
-    "nvidia-driver-daemonset",
-    "nvidia-container-toolkit-daemonset",
-    PLUGIN_APP,
-    "gpu-feature-discovery",
-    "nvidia-dcgm-exporter",
-    "nvidia-operator-validator",
+    *("nvidia-driver-daemonset", "nvidia-container-toolkit-daemonset", PLUGIN_APP),
+    *("gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"),
 )
 
 
@@ -138,7 +135,7 @@ def test_killed_simulator_comes_back_and_changes_nothing(site: Any, t4: str) -> 
 
 def test_a_node_whose_gpu_cannot_be_reset_fails_or_reboots_once(site: Any) -> None:
     node = site.node("virtual-0", "20b0")
-    site.kubectl("annotate", "node", node, "simulator.gpuform.io/gpu-reset=no")
+    site.kubectl("annotate", "node", node, f"{keys.GPU_RESET}=no")
     site.labelled(node, STATE, "success")
     site.label(node, MIG_LABEL, "all-1g.5gb")
     site.labelled(node, STATE, "failed")
@@ -147,8 +144,7 @@ def test_a_node_whose_gpu_cannot_be_reset_fails_or_reboots_once(site: Any) -> No
     site.labelled(node, STATE, "success")
     site.offers(node, {"gpu": 1})
 
-    env = [{"name": "WITH_REBOOT", "value": "true"}]
-    manager = {"config": {"name": "mig-config"}, "env": env}
+    manager = {**VALUES["migManager"], "env": [{"name": "WITH_REBOOT", "value": "true"}]}
     site.operator("--wait", **{**VALUES, "migManager": manager})
     site.pod("bystander", {}, node)
     site.phase("bystander", "Running")
@@ -171,14 +167,39 @@ def test_a_node_whose_gpu_cannot_be_reset_fails_or_reboots_once(site: Any) -> No
 def test_another_driver_goes_node_by_node_and_leaves_a_v100_behind(site: Any) -> None:
     label = "nvidia.com/cuda.driver-version.full"
     t4s = (site.node("up-0", "1eb8"), site.node("up-1", "1eb8"))
-    for name in t4s:
-        site.labelled(name, label, "580.126.09")
-    site.operator(**{**VALUES, "driver": {"version": "595.91.07"}})
-    for name in t4s:
-        site.labelled(name, label, "595.91.07")
+    for version in ("580.126.09", "595.91.07"):
+        site.operator(**{**VALUES, "driver": {"version": version}})
+        for name in t4s:
+            site.labelled(name, label, version)
     v100 = site.node("up-2", "1db1")
-    where = ("get", "pods", "-n", "gpu-operator", "--field-selector", f"spec.nodeName={v100}", "-o", "json")
-    site.until(lambda: site.kubectl(*where), lambda pods: "R580 is the last branch that does" in pods)
+    pods = lambda: json.dumps(site.operands(v100, "nvidia-driver-daemonset"))  # noqa: E731
+    site.until(pods, lambda text: "R580 is the last branch that does" in text)
     site.operator(**VALUES)
     for name in (*t4s, v100):
         site.labelled(name, label, "580.126.09")
+
+
+def ready(site: Any, node: str) -> dict[str, str]:
+    conditions = site.get("node", node)["status"].get("conditions", ())
+    return next((condition for condition in conditions if condition["type"] == "Ready"), {})
+
+
+def test_the_charts_default_ends_containerd_until_a_person_mends_it_and_ours_does_not(site: Any) -> None:
+    """The last test here: the other nodes stay down as well."""
+    site.operator(toolkit={}, mig={"strategy": ""})
+    node = site.node("down-0", "1eb8")
+    down = site.until(lambda: ready(site, node), lambda found: found.get("status") == "False")
+    output = "containerd: drop-in config version 4 higher than root config version 2"
+    assert down["message"] == f"container runtime is down: {output}"
+    taints = ("get", "node", node, "-o", "jsonpath={.spec.taints[*].key}")
+    site.until(lambda: site.kubectl(*taints), lambda found: "node.kubernetes.io/not-ready" in found)
+    assert site.operands(node, "nvidia-device-plugin-daemonset") == [] or not site.allocatable(node)
+
+    site.operator(mig={"strategy": ""})
+    other = site.node("up-3", "1eb8")
+    site.offers(other, {"gpu": 1})
+    assert ready(site, other)["status"] == "True"
+    assert ready(site, node)["status"] == "False"  # another environment alone does not bring it back
+    site.kubectl("annotate", "node", node, f"{keys.RUNTIME_DOWN}-")
+    site.offers(node, {"gpu": 1})
+    site.until(lambda: ready(site, node), lambda found: found.get("status") == "True")

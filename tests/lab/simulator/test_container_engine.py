@@ -54,6 +54,7 @@ def test_a_node_stays_down_until_a_person_mends_it() -> None:
     assert not container_engine.is_down(make_world())
 
 
+ON, OFF = ({"CDI_ENABLED": state} for state in ("true", "false"))
 BY_CDI = {"DEVICE_LIST_STRATEGY": "cdi-annotations,cdi-cri"}  # as the operator sets it
 BY_MOUNTS = {"DEVICE_LIST_STRATEGY": "volume-mounts"}
 OLD, NEW, NEWER, CRIO = "containerd://1.6.20", "containerd://1.7.24", "containerd://2.0.0", "cri-o://1.31.0"
@@ -62,21 +63,21 @@ OLD, NEW, NEWER, CRIO = "containerd://1.6.20", "containerd://1.7.24", "container
 @pytest.mark.parametrize(
     ("engine", "more", "toolkit", "plugin", "runtime_class", "gives"),
     [
-        ("", {}, {"CDI_ENABLED": "true"}, {}, "", True),  # the plugin of a chart that set no strategy
-        (STRICT, {}, {"CDI_ENABLED": "true"}, {}, "", False),
-        (STRICT, {}, {"CDI_ENABLED": "true"}, BY_CDI, "", True),
-        (NEW, {}, {"CDI_ENABLED": "true"}, BY_CDI, "", True),  # the toolkit's container enables it
+        ("", {}, ON, {}, "", True),  # the plugin of a chart that set no strategy
+        (STRICT, {}, ON, {}, "", False),
+        (STRICT, {}, ON, BY_CDI, "", True),
+        (NEW, {}, ON, BY_CDI, "", True),  # the toolkit's container enables it
         (NEW, {}, None, BY_CDI, "", False),  # off by default in 1.7
         (NEW, {keys.CDI: "on"}, None, BY_CDI, "", True),  # by Ansible
         (NEWER, {}, None, BY_CDI, "", True),
         (CRIO, {}, None, BY_CDI, "", True),
-        (OLD, {}, {"CDI_ENABLED": "true"}, BY_CDI, "", False),
+        (OLD, {}, ON, BY_CDI, "", False),
         (OLD, {keys.CDI: "on"}, None, BY_CDI, "nvidia", False),  # NVIDIA's runtime knows no device either
         (OLD, {keys.DEFAULT_RUNTIME: "runc"}, None, BY_MOUNTS, "", False),  # own hosts with a second runtime
         (OLD, {keys.DEFAULT_RUNTIME: "runc"}, None, BY_MOUNTS, "nvidia", True),
         (NEWER, {keys.DEFAULT_RUNTIME: "runc"}, None, BY_MOUNTS, "", False),
-        (OLD, {}, {"CDI_ENABLED": "false"}, BY_MOUNTS, "", True),  # the toolkit's is the default then
-        (OLD, {}, {"CDI_ENABLED": "false"}, BY_MOUNTS, "kata", False),
+        (OLD, {}, OFF, BY_MOUNTS, "", True),  # the toolkit's is the default then
+        (OLD, {}, OFF, BY_MOUNTS, "kata", False),
         (OLD, {}, None, {}, "", True),  # nodes where it was made the default
     ],
 )
@@ -96,9 +97,8 @@ def test_a_container_gets_its_gpu_if_the_runtime_understands_how_it_is_passed(
     assert container_engine.gives_gpus(world, has) is gives
     crash = Crash(has, "c0", "CUDA error: no CUDA-capable device is detected (100)")
     assert container_engine.act(world) == ([] if gives else [crash])
-    crashed = make_pod(asks={keys.GPU: 1}, devices="GPU-0", runtime_class=runtime_class, crash=crash.message)
-    again = make_world(annotations=notes, operands=(), pods=(*pods, crashed))
-    assert container_engine.act(again) == ([Recover(crashed)] if gives else [])
+    has.crash = crash.message
+    assert container_engine.act(world) == ([Recover(has)] if gives else [])
 
 
 @pytest.mark.parametrize("strategy", [BY_MOUNTS, BY_CDI])

@@ -1,19 +1,23 @@
-"""dcgm-exporter: its csv of counters, a scrape's series, labels and pods, and the server."""
+"""dcgm-exporter: its csv of counters, series, labels and pods, the models behind them, and the server."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from infra.model.gpu.dcgm import FIELDS
-from lab.simulator import counters, device_plugin, keys, operands
-from lab.simulator.actions import Crash, Event, Recover
+from lab.simulator import counters, device_plugin, faults, keys, operands
+from lab.simulator.actions import Recover
 from lab.simulator.claimed import Claim
 from lab.simulator.counters import (
     DEFAULT,
@@ -24,9 +28,13 @@ from lab.simulator.counters import (
     config_error,
     requested_counters,
 )
+from lab.simulator.dcgm import device, load
+from lab.simulator.dcgm.device import State, advance
 from lab.simulator.dcgm.exporter import Server
+from lab.simulator.faults import Fault
+from lab.simulator.hardware import GPUS
 from tests.external import reference
-from tests.lab.simulator.worlds import GPU, Bench, make_pod, make_world
+from tests.lab.simulator.worlds import GPU, START, Bench, make_pod, make_world, working
 
 pytestmark = pytest.mark.unit
 
@@ -34,31 +42,18 @@ FILES = ("dcgm/default-counters.csv", "dcgm/dcp-metrics-included.csv")
 NAMES = re.compile(r"\bDCGM_\w+")
 
 
-def names(only_active: bool) -> set[str]:
-    """Names in dcgm-exporter's own counter files."""
-    lines = [line for file in FILES for line in reference(file).read_text().splitlines()]
-    return set(NAMES.findall("\n".join(line for line in lines if not (only_active and line.startswith("#")))))
-
-
-def test_every_name_is_one_of_the_exporters_own() -> None:
-    assert names(only_active=False) >= KNOWN
-
-
-def test_without_a_csv_the_exporter_serves_what_its_own_file_lists() -> None:
-    assert {counter.name for counter in DEFAULT} == names(only_active=True)
-
-
-def test_the_exporters_own_files_can_be_read() -> None:
-    for file in FILES:
-        result = counters.read(reference(file).read_text())
-        assert {counter.name for counter in result} == {counter.name for counter in DEFAULT}
+def test_the_exporters_own_files_have_every_name_and_list_the_default_counters() -> None:
+    texts = [reference(file).read_text() for file in FILES]
+    default = {counter.name for counter in DEFAULT}
+    assert set(NAMES.findall("\n".join(texts))) >= KNOWN
+    assert set(NAMES.findall(re.sub("(?m)^#.*", "", "\n".join(texts)))) == default
+    assert [{counter.name for counter in counters.read(text)} for text in texts] == [default, default]
 
 
 def test_what_an_environment_may_ask_for_is_taken() -> None:
     """Some fields have no series: only those in the exporter's own files are simulated."""
     text = "".join(f"{name}, {field.type}, {field.help}\n" for name, field in FIELDS.items())
-    result = {counter.name for counter in counters.read(text)}
-    assert result == KNOWN
+    assert {counter.name for counter in counters.read(text)} == KNOWN
     assert set(FIELDS) == KNOWN | NOT_SIMULATED
 
 
@@ -89,12 +84,10 @@ def test_an_error_has_the_exporters_words(text: str) -> None:
         counters.read(text)
 
 
-def exporter(world: Any, csv: str, **fields: Any) -> Any:
+def exporter(world: Any, csv: str, start: str = "granted") -> Any:
     """The exporter's pod with a mounted csv; ``world`` knows what is wrong with it."""
     (pod,) = world.pods_of("dcgm-exporter")
-    pod.template = replace(pod.template, config_map="counters")
-    for name, value in fields.items():
-        setattr(pod, name, value)
+    pod.template, pod.start = replace(pod.template, config_map="counters"), start
     broken = config_error(pod, maps(csv) if csv else {})
     world.configs |= {pod.uid: broken} if broken else {}
     return pod
@@ -115,12 +108,12 @@ def test_the_csv_is_that_of_the_mounted_configmap(key: str) -> None:
 @pytest.mark.parametrize("start", ["waits", "granted"])
 def test_an_unknown_field_makes_the_exporter_crash_loop(start: str) -> None:
     world = make_world()
-    pod = exporter(world, "DCGM_FI_NONSENSE, gauge, x\n", start=start)
-    (crash,) = [action for action in operands.act(world) if isinstance(action, Crash)]
+    pod = exporter(world, "DCGM_FI_NONSENSE, gauge, x\n", start)
+    (crash,) = operands.act(world)
     assert (crash.pod, crash.container) == (pod, "dcgm-exporter")
     assert "DCGM_FI_NONSENSE" in crash.message
     pod.start, pod.crash = "granted", crash.message
-    assert not any(isinstance(action, Crash) for action in operands.act(world))
+    assert operands.act(world) == []
     del world.configs[pod.uid]
     assert operands.act(world) == [Recover(pod)]
 
@@ -136,27 +129,21 @@ def test_without_a_driver_it_does_not_start_and_one_that_runs_keeps_it() -> None
 
 def test_a_configmap_that_is_not_there_cannot_be_mounted() -> None:
     world = make_world()
-    pod = exporter(world, "", start="waits", phase="Pending", ready=False)
-    (event,) = (action for action in operands.act(world) if isinstance(action, Event))
+    pod = exporter(world, "", "waits")
+    (event,) = operands.act(world)
     assert (event.reason, '"counters" not found' in event.message) == ("FailedMount", True)
     pod.start = "granted"  # mounted files stay
     assert config_error(pod, {}) is None
 
 
 def test_a_scrape_has_what_the_csv_asks_for_in_its_order() -> None:
-    csv = (
-        "DCGM_FI_DEV_POWER_USAGE, gauge, watts\nDCGM_FI_DEV_GPU_TEMP, gauge, degrees\n"
-        "DCGM_FI_DRIVER_VERSION, label, version\n"
-    )
+    asked = {"DCGM_FI_DEV_POWER_USAGE": "watts", "DCGM_FI_DEV_GPU_TEMP": "degrees"}
+    csv = "".join(f"{name}, gauge, {text}\n" for name, text in asked.items())
     bench = Bench(make_world())
     exporter(bench.world, csv)
-    bench.store.config_maps |= maps(csv)
-    watts, degrees = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP"
-    heads = [
-        *(f"# HELP {watts} watts", f"# TYPE {watts} gauge", watts),
-        *(f"# HELP {degrees} degrees", f"# TYPE {degrees} gauge", degrees),
-    ]
-    assert [line.split("{")[0] for line in bench.scrape().text.splitlines()] == heads
+    bench.store.config_maps |= maps(f"{csv}DCGM_FI_DRIVER_VERSION, label, version\n")
+    heads = [(f"# HELP {name} {text}", f"# TYPE {name} gauge", name) for name, text in asked.items()]
+    assert [line.split("{")[0] for line in bench.scrape().text.splitlines()] == [*heads[0], *heads[1]]
     bench.store.config_maps |= maps("DCGM_FI_DEV_SM_CLOCK, gauge, edited\n")
     assert bench.scrape().names == {"DCGM_FI_DEV_SM_CLOCK"}
     bench.store.config_maps |= maps("nonsense\n")
@@ -173,12 +160,9 @@ NOT_ON_INSTANCES = UTILS | BYTES | {"DCGM_EXP_GPU_HEALTH_STATUS"}
 def test_labels_of_a_whole_gpu() -> None:
     world = make_world(gpu=A100, count=2)
     series = Bench(world).scrape()
-    plain = {"pci_bus_id": "00000000:17:00.0", "device": "nvidia1", "modelName": "NVIDIA A100-SXM4-40GB"}
     assert series.of("GPU_TEMP")[1][0] == {
-        **plain,
-        "gpu": "1",
-        "UUID": device_plugin.gpu_uuid(world, 1),
-        "Hostname": "node-0",
+        **{"pci_bus_id": "00000000:17:00.0", "device": "nvidia1", "modelName": "NVIDIA A100-SXM4-40GB"},
+        **{"gpu": "1", "UUID": device_plugin.gpu_uuid(world, 1), "Hostname": "node-0"},
         "DCGM_FI_DRIVER_VERSION": "595.91.07",
     }
     assert {"err_code": "0", "err_msg": "No Error"}.items() <= series.of("XID_ERRORS")[0][0].items()
@@ -201,10 +185,8 @@ def test_a_pod_alone_on_a_gpu_is_named_and_others_are_not() -> None:
 
 def test_a_cut_gpu_has_a_row_per_instance() -> None:
     world = make_world(gpu=A100, count=2, annotations=CUT)
-    slice_ = device_plugin.mig_uuid(world, 1, "3g.20gb", 0)
-    world.pods.append(
-        make_pod("infer", asks={"nvidia.com/mig-3g.20gb": 1}, devices=slice_, load="0.8", held="9000")
-    )
+    holds = {"devices": device_plugin.mig_uuid(world, 1, "3g.20gb", 0), "held": "9000"}
+    world.pods.append(make_pod("infer", asks={"nvidia.com/mig-3g.20gb": 1}, load="0.8", **holds))
     series = Bench(world).with_every_counter().scrape()
     rows = series.of("GR_ENGINE_ACTIVE", gpu="1")
     result = [(row["GPU_I_PROFILE"], row["GPU_I_ID"], row.get("pod"), value) for row, value in rows]
@@ -238,25 +220,155 @@ def test_no_model_has_series_that_it_cannot_have() -> None:
 def test_nobody_answers_where_no_exporter_runs() -> None:
     bench = Bench(make_world())
     assert bench.exporters.scrape("nowhere") == (404, "there is no node nowhere\n")
-    (pod,) = bench.world.pods_of("dcgm-exporter")
-    pod.phase = "Pending"
-    status, text = bench.exporters.scrape("node-0")
-    assert (status, text) == (503, "node-0: no dcgm-exporter runs on this node\n")
+    bench.world.pods_of("dcgm-exporter")[0].phase = "Pending"
+    assert bench.exporters.scrape("node-0") == (503, "node-0: no dcgm-exporter runs on this node\n")
 
 
 def test_a_claimed_device_works_and_nobody_is_named() -> None:
     bench = Bench(make_world(gpu=A100, count=2, annotations=CUT))
-    name = "gpu-1-mig-2g10gb-14-4"
-    claims = [
-        Claim("default", "whole", "node-0", ("gpu-0",), ("default/p",)),
-        Claim("default", "slice", "node-0", (name,), ("default/p",)),
-        Claim("default", "unused", "node-0", ("gpu-1-mig-1g5gb-19-6",), ()),
-    ]
-    bench.store.claimed._on_node["node-0"] = {(c.namespace, c.name): c for c in claims}
+    used = {"gpu-0": ("lab/p",), "gpu-1-mig-2g10gb-14-4": ("lab/p",), "gpu-1-mig-1g5gb-19-6": ()}
+    claims = {("lab", name): Claim("lab", name, "node-0", (name,), pods) for name, pods in used.items()}
+    bench.store.claimed._on_node["node-0"] = claims
     result = bench.scrape().of("GR_ENGINE_ACTIVE")
     busy = [(labels.get("GPU_I_PROFILE"), value) for labels, value in result]
     assert busy == [(None, 0.5), ("3g.20gb", 0), ("2g.10gb", 0.5), ("1g.5gb", 0)]
     assert not any("pod" in labels for labels, _ in result)
+
+
+COUNTERS = """
+TOTAL_ENERGY_CONSUMPTION NVLINK_BANDWIDTH_TOTAL NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL POWER_VIOLATION
+NVLINK_REPLAY_ERROR_COUNT_TOTAL THERMAL_VIOLATION ECC_DBE_AGG_TOTAL UNCORRECTABLE_REMAPPED_ROWS
+"""
+KINDS = (faults.ECC, faults.THERMAL, faults.POWER, faults.NVLINK, faults.ROW_REMAP)
+SHARES = st.floats(0, 1)
+SECONDS = st.floats(-5, 400)  # negative: the clock was set back
+STEP = st.tuples(SECONDS, SHARES, SHARES, st.sets(st.sampled_from(KINDS)), st.booleans())
+
+
+@given(steps=st.lists(STEP, min_size=2, max_size=12))
+def test_counters_fall_only_when_the_driver_is_started_again(steps: Any) -> None:
+    state, gpu, now, seen = State(), GPUS[A100], START, []
+    since: dict[str, float] = {}
+    for seconds, busy, link, kinds, restart in steps:
+        now += seconds
+        since = {kind: since.get(kind, now) for kind in kinds}
+        broken = {kind: Fault(kind, 0, since[kind]) for kind in sorted(kinds)}
+        if restart:
+            state = state.after_restart(now)
+        advance(state, gpu, busy, link, broken, now)
+        seen.append((restart, device.gpu_values(state, gpu, busy, broken)))
+        assert 50 <= state.watts <= 400
+        assert 30 <= state.celsius <= 96.01
+    for (_, before), (restart, after) in pairwise(seen):
+        for name in COUNTERS.split():
+            kept = name.endswith(("AGG_TOTAL", "REMAPPED_ROWS"))
+            field = f"DCGM_FI_DEV_{name}"
+            assert after[field] >= before[field] or (restart and not kept), name
+
+
+@given(total=st.integers(1000, 200_000), held=st.integers(0, 400_000))
+def test_memory_adds_up_to_what_there_is(total: int, held: int) -> None:
+    result = [value for name, value in device.device_values(0, total, held, True).items() if "_FB_" in name]
+    assert (len(result), sum(result), min(result) >= 0) == (3, total, True)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # both are factories without state
+@given(loads=st.lists(st.text(alphabet="0123456789.-einasx", max_size=6) | st.sampled_from(["sine", "idle"])))
+def test_how_busy_is_between_nothing_and_all_whatever_pods_say(loads: list[str]) -> None:
+    world = make_world(gpu="20b0", count=1)
+    uuid = device_plugin.gpu_uuid(world, 0)
+    for n, word in enumerate(loads):
+        world.pods.append(make_pod(f"p{n}", asks={GPU: 1}, devices=f"{uuid}::{n}", load=word))
+    assert 0 <= load.usage_by_device(world, START)[uuid].busy <= 1
+
+
+DEFAULTS = {
+    ("Job", ""): 0.9,
+    ("StatefulSet", ""): 0.05,
+    ("Pod", ""): 0.5,
+    ("", "a lot"): 0.5,
+    ("Job", "idle"): 0.0,
+    ("Job", "0.25"): 0.25,
+    ("Job", "2"): 0.9,
+    ("Job", "nan"): 0.9,
+}
+
+
+@pytest.mark.parametrize(("owner", "message"), DEFAULTS)
+def test_a_load_that_is_not_said_follows_from_the_owner(owner: str, message: str) -> None:
+    pod = make_pod("p", asks={GPU: 1}, devices="GPU-x", owner=(owner, "o", "u"), load=message)
+    assert load.load_of(pod, START) == DEFAULTS[owner, message]
+
+
+def test_a_service_comes_and_goes_and_two_are_not_in_step() -> None:
+    owned = {"devices": "GPU-x", "owner": ("ReplicaSet", "o", "u")}
+    pods = [make_pod(f"p{n}", asks={GPU: 1}, **owned) for n in range(2)]
+    curves = [[load.load_of(pod, START + t) for t in range(0, 600, 10)] for pod in pods]
+    for curve in curves:
+        assert (min(curve), max(curve)) == (pytest.approx(0.1, abs=0.01), pytest.approx(0.9, abs=0.01))
+    assert curves[0] != curves[1]
+
+
+@pytest.mark.parametrize("change", [{"phase": "Pending"}, {"crash": "x"}, {"phase": "Failed"}])
+def test_a_pod_that_is_down_does_nothing(change: dict[str, str]) -> None:
+    bench, pod = working("1")
+    for name, value in change.items():
+        setattr(pod, name, value)
+    assert bench.scrape().one("GPU_UTIL") == 0
+
+
+def test_a_busy_pod_holds_memory_even_if_it_declares_none() -> None:
+    bench, pod = working("1")
+    whole = GPUS[A100].memory_mib
+    assert bench.scrape().one("FB_USED") == int(0.6 * whole)
+    pod.devices += "::2"
+    bench.world.node.labels["nvidia.com/gpu.replicas"] = "4"
+    assert bench.scrape().one("FB_USED") == int(0.6 * whole) // 4
+    pod.load = "idle"
+    assert bench.scrape().one("FB_USED") == 0
+    pod.load, pod.memory, pod.held = "1", "2000", "2000"
+    assert bench.scrape().one("FB_USED") == 2000
+    pod.held = ""  # it waits for memory
+    assert bench.scrape().one("FB_USED") == 0
+
+
+def test_energy_is_power_over_time_in_millijoules() -> None:
+    bench, pod = working("1")
+    assert bench.scrape().one("TOTAL_ENERGY_CONSUMPTION") == 0
+    assert bench.scrape(after=10).one("TOTAL_ENERGY_CONSUMPTION") == 400 * 10 * 1000
+    pod.load = "idle"  # in between it counts as the mean of 400 and 50 W
+    assert bench.scrape(after=10).one("TOTAL_ENERGY_CONSUMPTION") == (4000 + 2250) * 1000
+    assert bench.scrape(after=-60).one("TOTAL_ENERGY_CONSUMPTION") == 6250 * 1000
+
+
+def test_the_temperature_follows_with_its_time_constant() -> None:
+    bench, pod = working("idle")
+    cold = 30 + 45 / 8
+    assert bench.scrape().one("GPU_TEMP") == round(cold)
+    pod.load = "1"
+    assert bench.scrape(after=30).one("GPU_TEMP") == round(75 + (cold - 75) / math.e)
+    assert bench.scrape(after=600).one("GPU_TEMP") == 75
+
+
+def test_links_carry_bytes_where_a_pod_has_two_gpus() -> None:
+    world = make_world(gpu="20b0", count=3)
+    ids = [device_plugin.gpu_uuid(world, n) for n in range(3)]
+    for name, own in (("two", ids[:2]), ("one", ids[2:])):
+        world.pods.append(make_pod(name, asks={GPU: len(own)}, devices=",".join(own), load="0.5"))
+    bench = Bench(world)
+    bench.scrape()
+    result = [value for _, value in bench.scrape(after=10).of("NVLINK_BANDWIDTH_TOTAL")]
+    assert result == [600e9 * 0.25 * 0.5 * 10] * 2 + [0]
+
+
+@pytest.mark.parametrize("changed", ["driver", "node"])
+def test_another_driver_or_node_of_that_name_begins_anew(changed: str) -> None:
+    bench, _ = working("idle")
+    bench.scrape()
+    assert bench.scrape(after=10).one("TOTAL_ENERGY_CONSUMPTION") > 0
+    (bench.world.node if changed == "node" else bench.world.pods_of("driver")[0]).uid = "another"
+    assert bench.scrape(after=10).one("TOTAL_ENERGY_CONSUMPTION") == 0
+    assert bench.scrape(after=10).one("TOTAL_ENERGY_CONSUMPTION") == 50 * 10 * 1000
 
 
 def scrape(name: str) -> tuple[int, str]:

@@ -9,21 +9,15 @@ from typing import Any
 
 import pytest
 
-from infra.config import parse
 from infra.plan import device_plugin, nodes, quotas, sharing
+from tests.build.environments import on
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 CHARTS = Path(__file__).parents[3] / "charts"
 THREE = {"kind": "time_slicing", "replicas": 3, "rename": False, "fail_requests_greater_than_one": False}
-ENV = parse(
-    {
-        "name": "cisco",
-        "cluster": {"kind": "embedded"},
-        "gpu_operator": {"mode": "device_plugin"},
-        "pools": [{"name": "g4dn", "machine": "g4dn.xlarge", "nodes": 1, "sharing": THREE}],
-    }
-)
+ALONE = {"mode": "device_plugin"}
+ENV = on("embedded", {"name": "g4dn", "machine": "g4dn.xlarge", "sharing": THREE}, gpu_operator=ALONE)
 BARE = "g4dn-bare"
 
 
@@ -52,32 +46,24 @@ def test_cisco_one_gpu_is_three_without_the_operator(site: Any) -> None:
     site.offers("g4dn-0", {"gpu": 3})
     result = site.labelled("g4dn-0", "nvidia.com/gpu.product", "Tesla-T4-SHARED")
     assert result["nvidia.com/gpu"] == "true", "the label of the chart's selector stays"
-    assert "nvidia.com/gpu.deploy.device-plugin" not in result, (
-        "without the operator, nothing sets its labels"
-    )
+    assert "nvidia.com/gpu.deploy.device-plugin" not in result, "nothing sets the operator's labels"
 
 
 def test_the_gate_finds_every_pod_of_the_chart_by_one_label(site: Any) -> None:
     site.offers("g4dn-0", {"gpu": 3})
 
     def ready() -> set[str]:
-        return {
-            pod["metadata"]["ownerReferences"][0]["name"]
-            for pod in site.operands("g4dn-0", device_plugin.NAME)
-            if {"type": "Ready", "status": "True"}.items()
-            <= next(c for c in pod["status"]["conditions"] if c["type"] == "Ready").items()
-        }
+        pods = site.operands("g4dn-0", device_plugin.NAME)
+        states = {pod["metadata"]["ownerReferences"][0]["name"]: pod["status"]["conditions"] for pod in pods}
+        is_ready = {"type": "Ready", "status": "True"}.items()
+        return {name for name, found in states.items() if any(is_ready <= item.items() for item in found)}
 
     site.until(ready, {"nvidia-device-plugin", "nvidia-device-plugin-gpu-feature-discovery"}.__eq__)
 
 
 def test_the_server_takes_the_runtime_class(site: Any) -> None:
-    cluster = {"kind": "hosts", "driver": {"source": "nvidia", "version": "580.95.05"}, "kubeconfig": "/k"}
-    pool = {"name": "t4", "hosts": ["a"], "gpu": {"models": ["T4"], "count": 1}}
-    operator = {"mode": "device_plugin"}
-    made = device_plugin.runtime_class(
-        parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
-    )
+    env = on("hosts", {"gpu": {"models": ["T4"], "count": 1}}, gpu_operator=ALONE)
+    made = device_plugin.runtime_class(env)
     site.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(made))
 
 

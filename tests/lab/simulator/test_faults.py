@@ -1,18 +1,25 @@
-"""Faults of simulated GPUs: their effect on the series, the exporter, and the node's allocatable."""
+"""Faults of simulated GPUs: effects on series, exporter and allocatable, and ``gpuform simulate fault``."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from gpuform.checkout.errors import InputError
+from gpuform.cli.main import app
 from infra.model.gpu.xid import CLASSES, DEVICE_PLUGIN_SKIPS, numbers
+from lab.plane.gpu_faults import FaultRequest, change_fault
 from lab.simulator import device_plugin, faults, keys, kubelet, operands
 from lab.simulator.actions import Annotate, Crash, Delete, NodeResources, Recover
 from lab.simulator.faults import Fault
-from tests.lab.simulator.worlds import GPU, START, Bench, Series, make_pod, make_world
+from tests.lab.simulator.worlds import GPU, START, Bench, Series, make_pod, make_world, working
 
 pytestmark = pytest.mark.unit
 
@@ -63,13 +70,13 @@ def test_an_exporter_that_was_started_afterwards_has_not_heard_of_it(bench: Benc
 def test_broken_memory_makes_an_error_a_minute_until_it_is_reset(bench: Bench) -> None:
     bench.broken(Fault("ecc", 0, bench.now))
     series = bench.scrape(after=130)
-    assert [series.one(name, gpu="0") for name in ("ECC_DBE_VOL_TOTAL", "ECC_DBE_AGG_TOTAL")] == [3, 3]
-    assert series.one("UNCORRECTABLE_REMAPPED_ROWS", gpu="0") == 3
+    names = ("ECC_DBE_VOL_TOTAL", "ECC_DBE_AGG_TOTAL", "UNCORRECTABLE_REMAPPED_ROWS")
+    assert [series.one(name, gpu="0") for name in names] == [3, 3, 3]
     assert counted(series) == {"48": 3}
     assert series.one("ECC_DBE_VOL_TOTAL", gpu="1") == 0
     bench.broken()
     series = bench.scrape(after=1)
-    assert [series.one(name, gpu="0") for name in ("ECC_DBE_VOL_TOTAL", "ECC_DBE_AGG_TOTAL")] == [0, 3]
+    assert [series.one(name, gpu="0") for name in names[:2]] == [0, 3]
 
 
 @pytest.mark.parametrize(("kind", "xid"), [("gpu-lost", 0), ("xid", 79)])
@@ -87,15 +94,8 @@ def test_a_lost_gpu_says_nothing_but_why(bench: Bench, kind: str, xid: int) -> N
     assert {labels["gpu"] for _, labels, _ in bench.scrape(after=5).samples} == {"0", "1"}
 
 
-def working() -> Bench:
-    world = make_world(gpu="20b0")
-    uuid = device_plugin.gpu_uuid(world, 0)
-    world.pods.append(make_pod("p", asks={GPU: 1}, devices=uuid, load="1"))
-    return Bench(world).with_every_counter()
-
-
 def test_without_cooling_it_is_hot_slow_and_throttled() -> None:
-    bench = working()
+    bench = working()[0].with_every_counter()
     before = bench.scrape()
     assert (before.one("GPU_TEMP"), before.one("SM_CLOCK")) == (75, 1410)
     bench.broken(Fault("thermal", 0, bench.now))
@@ -123,7 +123,7 @@ LASTING = {
 
 @pytest.mark.parametrize("kind", LASTING)
 def test_what_a_fault_does_to_the_series_and_what_stays(kind: str) -> None:
-    bench = working()
+    bench = working()[0].with_every_counter()
     bench.scrape()
     bench.broken(Fault(kind, 0, bench.now))
     series, (during, after) = bench.scrape(after=30), LASTING[kind]
@@ -211,17 +211,14 @@ def test_a_plugin_that_was_started_later_has_not_seen_an_xid(
 
 def test_an_entry_survives_being_written_and_read() -> None:
     entries = (Fault("xid", 3, START + 0.25, 79), Fault("power", 0, START), Fault("exporter-down", -1, START))
-    text = faults.render(entries)
-    assert text is not None
-    assert faults.parse(text) == entries
+    assert faults.parse(faults.render(entries) or "") == entries
     assert faults.render(()) is None
 
 
 BAD = '[{"kind": "fire", "gpu": 0, "since": "now"}]'
-NONSENSE = ["", "{", "[]", "7", "[7]", '[{"kind": "xid"}]', '{"a": 1}', BAD]
 
 
-@pytest.mark.parametrize("text", NONSENSE)
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "[7]", '[{"kind": "xid"}]', '{"a": 1}', BAD])
 def test_an_annotation_that_is_no_list_of_faults_breaks_nothing(bench: Bench, text: str) -> None:
     bench.world.node.annotations[keys.FAULTS] = text
     assert faults.faults_of(bench.world.node) == ()
@@ -234,3 +231,180 @@ def test_a_gpu_that_the_node_has_not_breaks_nothing(bench: Bench) -> None:
     assert allocatable(bench.world) == 2
     assert json.loads(bench.world.node.annotations[keys.FAULTS])[0]["gpu"] == 9
     assert {labels["gpu"] for _, labels, _ in bench.scrape().samples} == {"0", "1"}
+
+
+class Cluster:
+    """An API server with two simulated GPU nodes and one without; only the requests of the command."""
+
+    def __init__(self) -> None:
+        self.nodes = {
+            "a100-0": {keys.GPU_ID: "10de:20b0", keys.GPU_COUNT: "4"},
+            "t4-0": {keys.GPU_ID: "10DE:1EB8", keys.GPU_COUNT: "1"},
+            "odd-0": {keys.GPU_ID: "10de:ffff", keys.GPU_COUNT: "1"},
+            "dgx-0": {keys.GPU_ID: "10de:2330", keys.GPU_COUNT: "8"},
+            "cpu-0": {},
+        }
+        self.deleted: list[str] = []
+        self.patches = 0
+
+    def __call__(self, _: Path) -> Cluster:
+        return self
+
+    async def pages(self, path: str, params: dict[str, str]) -> AsyncIterator[tuple[list[Any], str]]:
+        if path == "/api/v1/pods":
+            labels = {keys.PART_OF: keys.CHART, keys.OPERAND: "device-plugin"}
+            plugin = {"namespace": "gpu-operator", "name": "plugin", "uid": "u", "labels": labels}
+            yield [{"metadata": plugin}, {"metadata": {**plugin, "name": "other", "labels": {}}}], "1"
+            return
+        name = params["fieldSelector"].partition("=")[2]
+        found = self.nodes.get(name)
+        yield ([] if found is None else [{"metadata": {"name": name, "annotations": found}}]), "1"
+
+    async def patch(self, path: str, body: dict[str, Any]) -> None:
+        self.patches += 1
+        for key, value in body["metadata"]["annotations"].items():
+            node = self.nodes[path.rpartition("/")[2]]
+            node.pop(key, None)
+            if value is not None:
+                node[key] = value
+
+    async def delete(self, path: str, _: dict[str, Any]) -> None:
+        self.deleted.append(path)
+
+    async def close(self) -> None:
+        pass
+
+    def of(self, node: str) -> tuple[Fault, ...]:
+        return faults.parse(self.nodes[node].get(keys.FAULTS, "[]"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    (tmp_path / "kubeconfig").touch()
+    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path))
+    monkeypatch.setattr("lab.plane.gpu_faults.Api", made)
+    return made
+
+
+@pytest.fixture
+def do(tmp_path: Path) -> Any:
+    def run(node: str, *kinds: str, now: float = START, **fields: Any) -> list[str]:
+        request = FaultRequest(node, kinds=kinds, **fields)
+        return asyncio.run(change_fault(tmp_path / "kubeconfig", request, now))
+
+    return run
+
+
+def simulate(*words: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *words])
+
+
+def test_faults_are_written_and_cleared_by_gpu(cluster: Cluster, do: Any) -> None:
+    removed = "the device plugin removes the GPU from allocatable, and its series are gone"
+    fallen = f"XID 79 (GPU has fallen off the bus): {removed}"
+    assert do("a100-0", xid=79, gpu=1) == [f"a100-0: GPU 1: {fallen}"]
+    page = "XID 31 (GPU memory page fault): the device plugin ignores it"
+    assert do("a100-0", xid=31) == [f"a100-0: GPU 0: {page}"]
+    hot = "its cooling has failed: it is hot, and throttled"
+    assert do("a100-0", "thermal", gpu=1) == [f"a100-0: GPU 1: {hot}"]
+    assert do("a100-0", "exporter-down") == ["a100-0: dcgm-exporter crash-loops"]
+    thermal, down = Fault("thermal", 1, START), Fault("exporter-down", -1, START)
+    assert {*cluster.of("a100-0")} == {Fault("xid", 1, START, 79), Fault("xid", 0, START, 31), thermal, down}
+    assert do("a100-0", clear=True, gpu=1) == [
+        "a100-0: GPU 1: cleared thermal, xid",
+        "gpu-operator/plugin: is restarted, since it never reports a GPU as healthy again",
+    ]
+    assert [fault.kind for fault in cluster.of("a100-0")] == ["xid", "exporter-down"]
+    cluster.deleted.clear()
+    assert do("a100-0", clear=True) == ["a100-0: cleared exporter-down, xid"]
+    assert cluster.deleted == []  # the plugin does not react to XID 31
+    assert keys.FAULTS not in cluster.nodes["a100-0"]
+    assert do("a100-0", clear=True) == ["a100-0: has no fault"]
+
+
+def test_a_fault_that_is_there_is_not_made_again_but_an_xid_is(cluster: Cluster, do: Any) -> None:
+    do("a100-0", "ecc")
+    assert do("a100-0", "ecc", now=START + 9) == ["a100-0: GPU 0: already has this fault"]
+    do("a100-0", xid=13)
+    do("a100-0", xid=13, now=START + 9)
+    made = [(fault.kind, fault.since) for fault in cluster.of("a100-0")]
+    assert made == [("ecc", START), ("xid", START), ("xid", START + 9)]
+
+
+def test_a_fabric_manager_is_the_nodes(cluster: Cluster, do: Any) -> None:
+    (output,) = do("dgx-0", "fabric-manager")
+    assert output.startswith("dgx-0: its fabric manager does not run")
+    assert cluster.of("dgx-0") == (Fault("fabric-manager", -1, START),)
+    assert do("dgx-0", "fabric-manager") == ["dgx-0: already has this fault"]
+
+
+def test_the_annotation_does_not_grow_for_ever(cluster: Cluster, do: Any) -> None:
+    old = [Fault("thermal", 0, START), *(Fault("xid", 0, START + n, 79) for n in range(300))]
+    text = faults.render([*old, Fault("xid", 0, START, 13)])
+    assert text is not None
+    cluster.nodes["a100-0"][keys.FAULTS] = text
+    do("a100-0", xid=13, now=START + 4000)
+    result = cluster.of("a100-0")
+    assert len(result) == 202
+    assert result[0].kind == "thermal"
+    assert sum(fault.xid == 13 for fault in result) == 1  # XIDs older than an hour are dropped
+
+
+TWO = "more than one at a time"
+RANGE = "use a number from 0 to 3"
+WRONG: dict[str, tuple[tuple[str, ...], dict[str, Any], str, str, str]] = {
+    "nothing": ((), {}, "gpuform simulate fault", "no fault is given", "give one of --xid N, --ecc"),
+    "two kinds": (("ecc", "thermal"), {}, "--ecc --thermal", TWO, "give one of"),
+    "a kind and an XID": (("ecc",), {"xid": 79}, "--ecc --xid", TWO, "give one of"),
+    "a kind and clear": (("ecc",), {"clear": True}, "--ecc --clear", TWO, "give one of"),
+    "an unknown XID": ((), {"xid": 7}, "--xid", "7 is not an XID of a data-centre GPU", "one of 8, 11, 13"),
+    "no XID": ((), {"xid": 0}, "--xid", "0 is not an XID", "one of"),
+    "a GPU too far": (("ecc",), {"gpu": 4}, "--gpu", "a100-0 has no GPU 4", RANGE),
+    "a GPU below": (("ecc",), {"gpu": -1}, "--gpu", "a100-0 has no GPU -1", RANGE),
+    "clear beyond": ((), {"clear": True, "gpu": 4}, "--gpu", "has no GPU 4", RANGE),
+    "an exporter of a GPU": (
+        ("exporter-down",), {"gpu": 0}, "--gpu", "breaks the node, not one of its GPUs", "leave --gpu out"
+    ),
+    "no such node": (("ecc",), {"node": "nowhere"}, "NODE", "there is no node nowhere", "kubectl get nodes"),
+    "no GPU there": (("ecc",), {"node": "cpu-0"}, "NODE", "cpu-0 has no simulated GPU", "that has one"),
+    "an unknown GPU": (("ecc",), {"node": "odd-0"}, "NODE", "unknown GPU ffff", "with a known one"),
+    "no switches": (("fabric-manager",), {}, "--fabric-manager", "4 x NVIDIA A100-SXM4-40GB have", "with 8"),
+    "no links": (("nvlink",), {"node": "t4-0"}, "--nvlink", "Tesla T4 has no NVLink", "with NVLink"),
+    "no rows": (("row-remap",), {"node": "t4-0"}, "--row-remap", "Tesla T4 does not remap", "use --ecc"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_bad_input_is_refused_and_nothing_is_changed(cluster: Cluster, do: Any, case: str) -> None:
+    kinds, fields, path, fact, remedy = WRONG[case]
+    fields = dict(fields)
+    with pytest.raises(InputError) as caught:
+        do(fields.pop("node", "a100-0"), *kinds, **fields)
+    error = caught.value
+    assert (error.path, fact in error.fact, remedy in error.remedy) == (path, True, True), error
+    assert cluster.patches == 0
+
+
+def test_nvidia_three_gpus_one_unhealthy(cluster: Cluster) -> None:
+    def said(*more: str) -> str:
+        done = simulate("health", "a100-0", "--gpu", "2", *more)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    stay = "its devices stay in the capacity, and are not allocatable"
+    assert said() == f"a100-0: GPU 2 is unhealthy: {stay}\n"
+    assert cluster.nodes["a100-0"][keys.UNHEALTHY] == "2"
+    assert (said(), cluster.patches, cluster.deleted) == ("a100-0: GPU 2 is already unhealthy\n", 1, [])
+    restarted = "is restarted, since it never reports a GPU as healthy again"
+    assert said("--ok") == f"a100-0: GPU 2 is healthy\ngpu-operator/plugin: {restarted}\n"
+    assert cluster.deleted == ["/api/v1/namespaces/gpu-operator/pods/plugin"]
+    assert keys.UNHEALTHY not in cluster.nodes["a100-0"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in faults.KINDS if kind != "xid"])
+def test_each_flag_is_its_fault(cluster: Cluster, kind: str) -> None:
+    done = simulate("fault", "dgx-0", f"--{kind}")
+    assert done.exit_code == 0, done.output
+    assert [fault.kind for fault in cluster.of("dgx-0")] == [kind]
+    assert (simulate("fault", "dgx-0", f"--{kind}", "--xid", "13").exit_code, cluster.patches) == (2, 1)

@@ -10,13 +10,13 @@ import pytest
 from lab.simulator import device_plugin, gfd, keys, memory, operands
 from lab.simulator.actions import Annotate, Crash, Recover
 from lab.simulator.objects import Pod
+from lab.simulator.world import Config
 from tests.lab.simulator.worlds import CERN, GPU, cut, make_pod, make_world, mps, sliced
 
 pytestmark = pytest.mark.unit
 
 T4_MIB = 15360
-SLICED: dict[str, Any] = {"gpu": "1eb8", **sliced(4)}
-CRASHED = "CUDA out of memory. Tried ..."
+SLICED: dict[str, Any] = sliced(4)
 FULL = "out of memory"
 
 
@@ -33,78 +33,65 @@ def outcome(world: Any) -> dict[str, str]:
 
 
 def process(name: str, wants: str, devices: str, held: str = "", **fields: Any) -> Pod:
-    pod: Pod = make_pod(name, asks={GPU: 1}, devices=devices, memory=wants, held=held, **fields)
-    return pod
+    return make_pod(name, asks={GPU: 1}, devices=devices, memory=wants, held=held, **fields)
 
 
 def replica(world: Any, n: int, index: int = 0) -> str:
     return f"{device_plugin.gpu_uuid(world, index)}::{n}"
 
 
-# Processes as (name, wanted memory, held memory, other fields); each has one replica, or the device in "on".
+def of(name: str, wants: str, held: str = "", **fields: Any) -> tuple[str, str, str, dict[str, Any]]:
+    """A process; it has one replica, or the device in ``on``."""
+    return name, wants, held, fields
+
+
 CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str, str, dict[str, Any]]], dict[str, str]]] = {
     "a time-sliced GPU is one pool": (
-        SLICED,
-        [("p0", "8000", "", {}), ("p1", "7360", "", {}), ("p2", "1", "", {})],
-        {"p0": "8000", "p1": "7360", "p2": FULL},
+        SLICED, [of("p0", "8000"), of("p1", "7360"), of("p2", "1")], {"p0": "8000", "p1": "7360", "p2": FULL}
     ),
     "the oldest first, whatever its name": (
         SLICED,
-        [("a", "10000", "", {}), ("z-old", "10000", "", {"created": "2024-10-15T11:40:00Z"})],
+        [of("a", "10000"), of("z-old", "10000", created="2024-10-15T11:40:00Z")],
         {"z-old": "10000", "a": FULL},
     ),
     "a leak with nothing left fails": (
-        SLICED,
-        [("full", "15360", "15360", {}), ("leak", "all", "", {})],
-        {"leak": FULL},
+        SLICED, [of("full", "15360", "15360"), of("leak", "all")], {"leak": FULL}
     ),
     "a process that shrinks makes room": (
         SLICED,
-        [("shrinks", "1000", "15000", {}), ("waits", "14000", "", {"crash": CRASHED})],
+        [of("shrinks", "1000", "15000"), of("waits", "14000", crash="CUDA out of memory. Tried ...")],
         {"shrinks": "1000", "waits": "14000"},
     ),
     "no size takes nothing": (
-        SLICED,
-        [("words", "10 GiB", "", {}), ("silent", "", "", {}), ("new", "15360", "", {})],
-        {"new": "15360"},
+        SLICED, [of("words", "10 GiB"), of("silent", ""), of("new", "15360")], {"new": "15360"}
     ),
     "only running processes hold memory": (
         SLICED,
-        [
-            ("pending", "9000", "", {"phase": "Pending"}),
-            ("done", "9000", "9000", {"phase": "Succeeded"}),
-            ("new", "15000", "", {}),
-        ],
-        {"new": "15000"},
+        [of("soon", "900", phase="Pending"), of("done", "900", "900", phase="Succeeded"), of("new", "15360")],
+        {"new": "15360"},
     ),
     "a process that wants nothing gives back what it had": (
-        SLICED,
-        [("new", "0", "", {}), ("old", "0", "100", {})],
-        {"old": "0"},
+        SLICED, [of("new", "0"), of("old", "0", "100")], {"old": "0"}
     ),
-    "nothing changes while the plugin is down": (
-        {**SLICED, "operands": ("driver",)},
-        [("leak", "all", "", {})],
-        {},
-    ),
+    "nothing changes without the plugin": ({**SLICED, "operands": ("driver",)}, [of("leak", "all")], {}),
     "under MPS each client has its part": (
-        {"gpu": "1eb8", **mps(3), "operands": ("device-plugin", "mps-control-daemon")},
-        [("p0", "all", "", {}), ("p1", "5120", "", {}), ("p2", "5121", "", {})],
+        {**mps(3), "operands": ("device-plugin", "mps-control-daemon")},
+        [of("p0", "all"), of("p1", "5120"), of("p2", "5121")],
         {"p0": "5120", "p1": "5120", "p2": FULL},
     ),
     "a MIG device is a pool of its own": (
         {"gpu": "20b0", "annotations": cut(CERN)},
         [
-            ("notebook", "all", "", {"on": ("2g.10gb", 0)}),
-            ("simulation", "9728", "", {"on": ("2g.10gb", 2)}),
-            ("inference", "10240", "", {"on": ("3g.20gb", 4)}),
-            ("too-large", "19969", "", {"on": ("3g.20gb", 4)}),
+            of("notebook", "all", on=("2g.10gb", 0)),
+            of("simulation", "9728", on=("2g.10gb", 2)),
+            of("inference", "10240", on=("3g.20gb", 4)),
+            of("too-large", "19969", on=("3g.20gb", 4)),
         ],
         {"notebook": "9856", "simulation": "9728", "inference": "10240", "too-large": FULL},
     ),
     "an instance of unknown size has its slices' share": (
         {"gpu": "20b2", "annotations": cut(["3g.40gb@0"])},
-        [("all", "all", "", {"on": ("3g.40gb", 0)})],
+        [of("all", "all", on=("3g.40gb", 0))],
         {"all": "40960"},
     ),
 }  # fmt: skip
@@ -115,10 +102,9 @@ def test_each_process_gets_its_memory_or_fails(case: str) -> None:
     given, processes, expected = CASES[case]
     world = make_world(**given)
     for n, (name, wants, held, fields) in enumerate(processes):
-        fields = dict(fields)
-        on = fields.pop("on", None)
-        device = device_plugin.mig_uuid(world, 0, *on) if on else replica(world, n)
-        world.pods.append(process(name, wants, device, held, **fields))
+        device = device_plugin.mig_uuid(world, 0, *fields["on"]) if "on" in fields else replica(world, n)
+        more = {key: value for key, value in fields.items() if key != "on"}
+        world.pods.append(process(name, wants, device, held, **more))
     assert outcome(world) == expected
 
 
@@ -145,38 +131,35 @@ def test_two_gpus_are_two_pools() -> None:
     assert outcome(world) == {"p0": "15000", "p1": "15000", "both": FULL}
 
 
-def with_daemon(**given: Any) -> Any:
-    world = make_world(**given)
-    pod = make_pod("mps", memory.DAEMON)
-    world.pods.append(pod)
+def with_daemon(**given: Any) -> tuple[Any, Pod, Config]:
+    world, pod = make_world(**given), make_pod("mps", memory.DAEMON)
     config = world.config("device-plugin")
     assert config
+    world.pods.append(pod)
     world.configs[pod.uid] = config
-    return world
+    return world, pod, config
 
 
 def test_cisco_the_memory_is_an_equal_share() -> None:
-    world = with_daemon(**mps(3))
+    world, pod, _ = with_daemon(**mps(3))
     (noted,) = memory.write_limits(world)
     assert isinstance(noted, Annotate)
-    assert json.loads(noted.annotations[keys.MPS_LIMITS]) == {
-        "default_device_pinned_mem_limit": "5120M",
-        "default_active_thread_percentage": "33",
-    }
-    noted.pod.limits = noted.annotations[keys.MPS_LIMITS]
+    limits = {"default_device_pinned_mem_limit": "5120M", "default_active_thread_percentage": "33"}
+    assert json.loads(noted.annotations[keys.MPS_LIMITS]) == limits
+    pod.limits = noted.annotations[keys.MPS_LIMITS]
     assert memory.write_limits(world) == []
 
 
 def test_without_mps_the_daemon_does_nothing() -> None:
-    world = with_daemon()
+    world, pod, config = with_daemon()
     assert memory.write_limits(world) == []
-    assert memory.exit_message(world, world.running(memory.DAEMON), world.config("device-plugin")) is None
+    assert memory.exit_message(world, pod, config) is None
 
 
 @pytest.mark.parametrize(("gpu", "most"), [("1eb8", 48), ("20b0", 48), ("1db1", 16)])
 def test_as_many_clients_as_the_server_takes(gpu: str, most: int) -> None:
     driver = "580.126.09"  # the last branch for Volta
-    fits, world = (with_daemon(gpu=gpu, driver=driver, **mps(n)) for n in (most, most + 1))
+    fits, world = (with_daemon(gpu=gpu, driver=driver, **mps(n))[0] for n in (most, most + 1))
     assert not any(isinstance(action, Crash) for action in operands.act(fits))
     (crash,) = [action for action in operands.act(world) if isinstance(action, Crash)]
     assert crash.pod.operand == memory.DAEMON
@@ -185,15 +168,13 @@ def test_as_many_clients_as_the_server_takes(gpu: str, most: int) -> None:
 
 def test_gfd_exits_with_mig_so_that_the_daemon_never_starts() -> None:
     world = make_world(gpu="20b0", annotations=cut(["7g.40gb@0"]), **mps(2))
-    pod, config = world.running("gfd"), world.config("gfd")
-    assert pod
+    (pod,), config = world.pods_of("gfd"), world.config("gfd")
     assert config
     assert "MPS sharing is not supported for mig devices" in (gfd.exit_message(world, pod, config) or "")
     assert device_plugin.offered_devices(world) == {}
 
 
 def test_a_new_daemon_needs_the_driver() -> None:
-    world = with_daemon(operands=("device-plugin",), **mps(2))
-    pod = world.running(memory.DAEMON)
+    world, pod, config = with_daemon(operands=("device-plugin",), **mps(2))
     pod.start = "waits"
-    assert "no driver on this node" in (memory.exit_message(world, pod, world.config("device-plugin")) or "")
+    assert "no driver on this node" in (memory.exit_message(world, pod, config) or "")

@@ -1,18 +1,20 @@
-"""Order of the operands, why they crash-loop, and the labels of operator, NFD and GFD.
+"""Order of the operands, why they crash-loop, labels of operator, NFD and GFD; NVIDIA's own operator.
 
 CERN's list of labels is typed here again from the webinar's slides.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lab.simulator import gfd, keys, operands
-from lab.simulator.actions import Action, Annotate, Crash, Create, Event, NodeMeta, Recover
+from lab.simulator import gfd, keys, operands, real_operator
+from lab.simulator.actions import Action, Annotate, Crash, Create, Event, NodeMeta, PublishFeature, Recover
+from lab.simulator.objects import parse_pod
 from lab.simulator.world import BrokenConfig, Cluster, Config
-from tests.lab.simulator.worlds import CERN, MIG, SEVEN, cut, make_pod, make_world, mps, sliced
+from tests.lab.simulator.worlds import CERN, MIG, RUNNING, SEVEN, cut, make_pod, make_world, mps, sliced
 
 pytestmark = pytest.mark.unit
 
@@ -39,13 +41,10 @@ def test_starts_after_what_it_needs() -> None:
 
 def test_a_pod_of_the_validator_is_the_gate_for_what_is_behind_the_toolkit() -> None:
     """Also one that waits for ever, as on a node without a device plugin."""
-    pod, validator = (
-        waiting("gfd", after=("driver", "validator")),
-        waiting("validator", after=("device-plugin",)),
-    )
+    pod = waiting("gfd", after=("driver", "validator"))
     world = make_world(operands=("driver",), pods=(pod,))
     assert operands.act(world) == []
-    world.pods.append(validator)
+    world.pods.append(waiting("validator", after=("device-plugin",)))
     assert operands.act(world) == [starts(pod)]
     world.pods.append(waiting("toolkit", after=("driver", "never")))
     assert operands.act(world) == [], "the validator itself waits for the toolkit"
@@ -98,22 +97,9 @@ def labels_of(actions: list[Action]) -> dict[str, str | None]:
 
 
 def test_operator_labels_a_gpu_node() -> None:
-    labels = labelled()
-    assert labels.pop(keys.PRESENT) == "true"
-    assert labels.keys() == {
-        f"nvidia.com/gpu.deploy.{name}"
-        for name in (
-            "client",
-            "driver",
-            "container-toolkit",
-            "device-plugin",
-            "gpu-feature-discovery",
-            "dcgm",
-            "dcgm-exporter",
-            "node-status-exporter",
-            "operator-validator",
-        )
-    }
+    names = "client container-toolkit dcgm dcgm-exporter device-plugin driver gpu-feature-discovery"
+    deployed = [f"deploy.{name}" for name in (*names.split(), "node-status-exporter", "operator-validator")]
+    assert labelled() == {f"nvidia.com/gpu.{name}": "true" for name in ("present", *deployed)}
 
 
 def test_mig_manager_only_on_mig_capable_nodes_and_labels_of_others_stay() -> None:
@@ -200,28 +186,17 @@ TWO_OF_FOUR: dict[str, Any] = {"gpu": "20b0", "count": 4, "annotations": cut(SEV
 # What the labels are, without nvidia.com/; None: the label is missing.
 CASES: dict[str, tuple[dict[str, Any], dict[str, str | None]]] = {
     "cern_shared_and_renamed": (
-        sliced(4),
-        {"gpu.product": "Tesla-T4", "gpu.replicas": "4", "gpu.sharing-strategy": "time-slicing"},
+        sliced(4), {"gpu.product": "Tesla-T4", "gpu.replicas": "4", "gpu.sharing-strategy": "time-slicing"}
     ),
     "cisco_mps_capable": (
-        mps(3),
-        {"mps.capable": "true", "gpu.sharing-strategy": "mps", "mig.strategy": None},
+        mps(3), {"mps.capable": "true", "gpu.sharing-strategy": "mps", "mig.strategy": None}
     ),
     "cern_mig_mixed": (
         {"gpu": "20b0", "annotations": cut(CERN)},
-        {
-            "gpu.product": A100,
-            "gpu.replicas": "0",
-            "mig.capable": "true",
-            "mig-2g.10gb.count": "2",
-            "mig-2g.10gb.memory": "9856",
-            "mig-2g.10gb.multiprocessors": "28",
-            "mig-2g.10gb.product": f"{A100}-MIG-2g.10gb",
-            "mig-2g.10gb.replicas": "1",
-            "mig-2g.10gb.sharing-strategy": "none",
-            "mig-2g.10gb.slices.ci": "2",
-            "mig-2g.10gb.slices.gi": "2",
-        },
+        {"gpu.product": A100, "gpu.replicas": "0", "mig.capable": "true",
+         "mig-2g.10gb.count": "2", "mig-2g.10gb.memory": "9856", "mig-2g.10gb.multiprocessors": "28",
+         "mig-2g.10gb.product": f"{A100}-MIG-2g.10gb", "mig-2g.10gb.replicas": "1",
+         "mig-2g.10gb.sharing-strategy": "none", "mig-2g.10gb.slices.ci": "2", "mig-2g.10gb.slices.gi": "2"},
     ),
     "bumble_mig_single": (
         {"gpu": "20f1", "env": "single", "annotations": cut(SEVEN)},
@@ -237,24 +212,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str | None]]] = {
     ),
     "mixed_counts_all_four_and_shares_the_whole_ones": (
         {**TWO_OF_FOUR, **sliced(2, rename=False)},
-        {
-            "gpu.count": "4",
-            "gpu.product": f"{A100}-SHARED",
-            "gpu.replicas": "2",
-            "mig-1g.5gb.count": "14",
-            "mig-1g.5gb.sharing-strategy": "none",
-        },
+        {"gpu.count": "4", "gpu.product": f"{A100}-SHARED", "gpu.replicas": "2",
+         "mig-1g.5gb.count": "14", "mig-1g.5gb.sharing-strategy": "none"},
     ),
     "shared_slices": (
         {**TWO_OF_FOUR, **sliced(2, MIG, rename=False)},
-        {
-            "mig-1g.5gb.product": f"{A100}-MIG-1g.5gb-SHARED",
-            "mig-1g.5gb.replicas": "2",
-            "mig-1g.5gb.sharing-strategy": "time-slicing",
-            "gpu.sharing-strategy": "none",
-        },
+        {"mig-1g.5gb.product": f"{A100}-MIG-1g.5gb-SHARED", "mig-1g.5gb.replicas": "2",
+         "mig-1g.5gb.sharing-strategy": "time-slicing", "gpu.sharing-strategy": "none"},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -276,3 +242,91 @@ def test_same_labels_again_and_a_missing_operand_write_nothing() -> None:
     for missing in ("gfd", "driver"):
         left = tuple({"nfd-worker", "driver", "gfd"} - {missing})
         assert gfd.act(make_world(operands=left)) == []
+
+
+REAL = replace(RUNNING, is_real=True)
+WAITS = {keys.START: "waits"}
+NFD = {"app.kubernetes.io/name": "node-feature-discovery", "app.kubernetes.io/instance": "gpu-operator"}
+
+
+def plugin_pod() -> dict[str, Any]:
+    """Of the device plugin, as the operator 25.3.4 makes it, without what the simulator does not read."""
+
+    def container(name: str, *mounts: str) -> dict[str, Any]:
+        volumes = [{"name": mount, "mountPath": f"/{mount}"} for mount in mounts]
+        return {"name": name, "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.4", "volumeMounts": volumes}
+
+    scripts, configs = "nvidia-device-plugin-entrypoint", "available-configs"
+    init = [container("toolkit-validation", "run-validations"), container("config-manager-init", configs)]
+    containers = [
+        container("nvidia-device-plugin", scripts, "config"),
+        container("config-manager", configs, "config"),
+    ]
+    maps = {scripts: scripts, configs: "time-slicing"}
+    volumes = [{"name": volume, "configMap": {"name": name}} for volume, name in maps.items()]
+    volumes.insert(1, {"name": "config", "emptyDir": {}})
+    meta = {"name": "p", "namespace": "gpu-operator", "uid": "u", "resourceVersion": "1"}
+    meta |= {"creationTimestamp": "2026-01-01T00:00:00Z", "annotations": WAITS}
+    meta["labels"] = {"app": "nvidia-device-plugin-daemonset"}
+    spec = {"nodeName": "node-0", "initContainers": init, "containers": containers, "volumes": volumes}
+    return {"metadata": meta, "spec": spec}
+
+
+def test_an_operand_is_told_by_its_label_and_reads_its_own_config_map() -> None:
+    pod = parse_pod(plugin_pod())
+    assert pod
+    assert (pod.operand, pod.start) == ("device-plugin", "waits")
+    assert (pod.template.config_map, pod.template.after) == ("time-slicing", ("validator",))
+
+
+def test_other_pods_are_no_operands() -> None:
+    driver = {"app": "nvidia-driver-daemonset"}
+    assert [real_operator.operand(driver, annotations) for annotations in (WAITS, {})] == ["driver", ""]
+    assert real_operator.operand({"app": "web"}, WAITS) == ""
+    assert real_operator.operand({**NFD, "role": "worker"}, {}) == "nfd-worker"
+
+
+def test_the_validator_waits_for_the_toolkit_and_the_others_for_the_validator() -> None:
+    names = ("driver-validation", "nvidia-fs-validation", "toolkit-validation", "cuda-validation")
+    validator = tuple((name, "x") for name in (*names, "plugin-validation"))
+    assert set(real_operator.waits_for(validator)) == {"driver", "toolkit", "device-plugin"}
+    assert real_operator.waits_for((("k8s-driver-manager", "x"),)) == ()
+    assert real_operator.waits_for((("driver-validation", "x"),)) == ("driver",)
+
+
+def test_the_programs_are_told_by_their_deployments() -> None:
+    operator = dict.fromkeys(("app.kubernetes.io/name", "app.kubernetes.io/component"), "gpu-operator")
+    assert real_operator.program(operator) == real_operator.OPERATOR
+    assert real_operator.program({**NFD, "role": "master"}) == real_operator.MASTER
+    assert real_operator.program({**NFD, "role": "gc"}) == ""
+
+
+def test_what_is_on_the_host_is_not_waited_for() -> None:
+    waiting = make_pod("v", "gfd", start="waits", phase="Pending", after=("driver", "toolkit"))
+    given: dict[str, Any] = {"pods": (waiting,), "driver": "", "cluster": REAL}
+    assert operands.act(make_world(operands=("toolkit",), **given)) == []
+    on_host = {keys.HOST_DRIVER: "595.91.07"}
+    (action,) = operands.act(make_world(operands=(), annotations=on_host, **given))
+    assert isinstance(action, Annotate)
+    starting = make_pod("t", "toolkit", start="waits", phase="Pending", after=("driver",))
+    both = {**given, "pods": (waiting, starting)}
+    assert len(operands.act(make_world(operands=(), annotations=on_host, **both))) == 1, "the toolkit alone"
+
+
+def test_labels_are_published_for_nfd_which_sets_them() -> None:
+    world = make_world(cluster=REAL)
+    assert operands.set_labels(world) == []
+    (found,) = gfd.features(world)
+    (shown,) = gfd.act(world)
+    assert isinstance(found, PublishFeature)
+    assert isinstance(shown, PublishFeature)
+    assert (found.feature.name, shown.feature.name) == ("node-0", "nvidia-features-for-node-0")
+    assert found.feature.labels[keys.PCI_PRESENT] == "true"
+    manifest = shown.feature.manifest(world.node)
+    assert manifest["metadata"]["labels"] == {"nfd.node.kubernetes.io/node-name": "node-0"}
+    assert manifest["spec"]["labels"]["nvidia.com/gpu.product"] == "Tesla-T4"
+    assert manifest["metadata"]["ownerReferences"][0]["uid"] == "uid-ds", "gone with its DaemonSet"
+    published = {("gpu-operator", item.feature.name): item.feature.labels for item in (found, shown)}
+    again = replace(world, features=published)
+    assert [*gfd.features(again), *gfd.act(again)] == []
+    assert gfd.features(make_world(cluster=REAL, operands=())) == [], "no worker"

@@ -10,12 +10,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from lab.simulator import keys
+from lab.simulator import device_plugin, keys
 from lab.simulator.api import Api
 from lab.simulator.counters import KNOWN
 from lab.simulator.dcgm.exporter import Exporters
 from lab.simulator.faults import Fault, render
-from lab.simulator.keys import FAULTS
 from lab.simulator.objects import Node, Pod, Template
 from lab.simulator.store import Store
 from lab.simulator.world import Cluster, Config, World
@@ -131,11 +130,7 @@ class Bench:
         api: Api = None  # type: ignore[assignment]  # a store that follows nothing
         self.store = Store(api, lambda _: None)
         self.exporters = Exporters(self.store, lambda: self.now)
-        self.put(world)
-
-    def put(self, world: World) -> None:
-        self.world = world
-        name = world.node.name
+        self.world, name = world, world.node.name
         self.store.nodes[name] = world.node
         self.store.on_node[name] = {(pod.namespace, pod.name): pod for pod in world.pods}
 
@@ -148,10 +143,9 @@ class Bench:
         return self
 
     def broken(self, *faults: Fault) -> None:
-        self.world.node.annotations.pop(FAULTS, None)
-        text = render(faults)
-        if text:
-            self.world.node.annotations[FAULTS] = text
+        notes = self.world.node.annotations
+        notes.pop(keys.FAULTS, None)
+        notes |= {keys.FAULTS: text} if (text := render(faults)) else {}
 
     def scrape(self, after: float = 0.0) -> Series:
         """All samples of the node's exporter, ``after`` seconds later."""
@@ -159,6 +153,14 @@ class Bench:
         status, text = self.exporters.scrape(self.world.node.name)
         assert status == 200, text
         return Series(text)
+
+
+def working(load: str = "1") -> tuple[Bench, Pod]:
+    """An A100 with one pod, which keeps it that busy."""
+    world = make_world(gpu="20b0")
+    pod = make_pod("p", asks={GPU: 1}, devices=device_plugin.gpu_uuid(world, 0), load=load)
+    world.pods.append(pod)
+    return Bench(world), pod
 
 
 class Series:

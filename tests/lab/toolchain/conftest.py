@@ -51,13 +51,8 @@ class Checkout:
         return self.paths.cache / "tools"
 
     def tool(self, name: str = "tiny") -> Tool:
-        module = Module(
-            name="tiny",
-            module_path="example.org/tiny",
-            version=VERSION,
-            mb=3,
-            ldflags=(f"-X main.version={VERSION}",),
-        )
+        linked = (f"-X main.version={VERSION}",)
+        module = Module(name="tiny", module_path="example.org/tiny", version=VERSION, mb=3, ldflags=linked)
         return Tool(name, module, "." if name == "tiny" else f"./{name}", version_arguments=("--version",))
 
     def toolchain(self, *tools: Tool) -> Toolchain:
@@ -68,6 +63,13 @@ class Checkout:
 
     def published(self) -> list[str]:
         return sorted(p.name for p in self.tools.glob("*") if not p.name.startswith("."))
+
+
+def get(toolchain: Toolchain, *names: str) -> list[str]:
+    """Get the tools, ``tiny`` by default; returns the lines of progress."""
+    lines: list[str] = []
+    toolchain.ensure(*(names or ("tiny",)), progress=lines.append)
+    return lines
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 
 from gpuform.engine.standins import downloaded_path
 from lab.toolchain import Toolchain, plugin
+from tests.lab.toolchain.conftest import get
 
 pytestmark = pytest.mark.tools
 NAME = "pulumi-resource-tiny"
@@ -51,10 +52,8 @@ class Internet:
         if not str(request.url).startswith(plugin.RELEASES) or self.digest is None:
             return httpx.Response(404, request=request)
         names = (FILE, FILE.replace("1.2.3", "1.2.4"))
-        assets = [
-            {"name": "other", "digest": None},
-            *({"name": name, "digest": self.digest} for name in names),
-        ]
+        digests = {"other": None, **dict.fromkeys(names, self.digest)}
+        assets = [{"name": name, "digest": digest} for name, digest in digests.items()]
         return httpx.Response(200, request=request, json={"assets": assets})
 
 
@@ -97,9 +96,8 @@ def test_a_plugin_that_cannot_be_downloaded_and_verified_is_built(
     internet: Internet, fake_go: Any, version: str, played: dict[str, Any], reason: str
 ) -> None:
     vars(internet).update(played)
-    messages: list[str] = []
     result = chain(fake_go, version)
-    result.ensure(NAME, progress=messages.append)
+    messages = get(result, NAME)
     assert result.locate(NAME).source == "built"
     assert any(reason in line for line in messages), messages
     assert len(fake_go.builds()) == 1

@@ -26,6 +26,7 @@ from lab.toolchain.catalogue import CATALOGUE, GATE
 from lab.toolchain.releases import Hosts, Release
 from lab.toolchain.tool import Tool, this_platform
 from tests.external import reference
+from tests.lab.toolchain.conftest import get
 
 pytestmark = pytest.mark.tools
 TABLE = yaml.safe_load(Path(releases.__file__).with_name("releases.yaml").read_text())
@@ -175,11 +176,9 @@ def test_each_release_has_a_source_and_both_platforms(row: dict[str, Any]) -> No
 
 def test_checksums_are_those_of_the_sources() -> None:
     """The reference lists, which name where each checksum was read."""
-    stated = {
-        row["checksum"]: row["url"]
-        for file in ("releases.csv", "releases-more.csv")
-        for row in csv.DictReader(reference(file).read_text().splitlines())
-    }
+    texts = [reference(file).read_text() for file in ("releases.csv", "releases-more.csv")]
+    rows = [row for text in texts for row in csv.DictReader(text.splitlines())]
+    stated = {row["checksum"]: row["url"] for row in rows}
     for row in TABLE:
         if {*row["tools"]} <= UNLISTED:
             continue
@@ -196,9 +195,9 @@ def test_files_of_each_kind_are_downloaded_once_and_nothing_is_built(server: Ser
         [plain, server.image("other", script("other"))],
         [server.release("/both.tar.gz", both, "tiny", "other")],
     ):
-        lines: list[str] = []
-        chain(*table).ensure("tiny", "other", progress=lines.append)
-        assert sorted(lines) == sorted(f"{item.title}: downloaded, 0 MB" for item in table)
+        assert sorted(get(chain(*table), "tiny", "other")) == sorted(
+            f"{item.title}: downloaded, 0 MB" for item in table
+        )
         again = chain(*table)
         asked = len(server.asked)
         for name in ("tiny", "other"):
@@ -228,7 +227,7 @@ def test_an_image_of_a_registry_with_tokens_brings_programs_a_folder_and_a_chart
         chart=(chart.address, chart.sha256),
     )
     toolchain = chain(table)
-    toolchain.ensure("tiny", "other", progress=lambda _: None)
+    get(toolchain, "tiny", "other")
     folder = toolchain.path("tiny").parent
     assert toolchain.path("other").read_bytes() == script("other")
     assert (folder / "release" / "opt" / "a.yaml").read_bytes() == b"new", "the later layer wins"
@@ -245,9 +244,7 @@ def test_an_image_for_another_machine_is_not_taken(server: Server, chain: Chain)
     manifest = {"config": {"digest": server._blob(config)}, "layers": [{"digest": layer}]}
     content = json.dumps(manifest).encode()
     toolchain = chain(server.release(f"/v2/tiny/manifests/sha256:{sha256(content)}", content, "tiny"))
-    lines: list[str] = []
-    toolchain.ensure("tiny", progress=lines.append)
-    assert lines[0] == "tiny 1.2.3: cannot be downloaded: its image is for s390x"
+    assert get(toolchain)[0] == "tiny 1.2.3: cannot be downloaded: its image is for s390x"
     assert toolchain.locate("tiny").source == "built"
 
 
@@ -255,7 +252,7 @@ def test_a_tool_without_a_release_is_built_beside_the_downloads(
     server: Server, chain: Chain, fake_go: Any
 ) -> None:
     toolchain = chain(server.release("/tiny", script("tiny"), "tiny"))
-    toolchain.ensure("tiny", "other", progress=lambda _: None)
+    get(toolchain, "tiny", "other")
     assert (toolchain.locate("tiny").source, toolchain.locate("other").source) == ("official", "built")
     assert len(fake_go.builds()) == 1
 
@@ -267,7 +264,7 @@ def test_another_checksum_stops_with_both_values_and_the_next_run_continues(
     table = (server.release("/tiny", script("tiny"), "tiny"), server.release("/o", script("other"), "other"))
     server.files["/tiny"] = content
     with pytest.raises(Failure) as error:
-        chain(*table).ensure("tiny", "other", progress=lambda _: None)
+        get(chain(*table), "tiny", "other")
     assert error.value.subject == f"{server.base}/tiny"
     facts = f"has SHA-256 {sha256(content)} ({len(content)} bytes), and the release {table[0].sha256}"
     assert error.value.fact == facts
@@ -283,33 +280,28 @@ def test_a_release_of_another_version_than_its_row_is_not_kept(
 ) -> None:
     table = server.release("/tiny", script("tiny", "1.2.4"), "tiny")
     with pytest.raises(Failure, match=r"tiny: the binary reports version 1\.2\.4, not 1\.2\.3"):
-        chain(table).ensure("tiny", progress=lambda _: None)
+        get(chain(table))
     assert fake_go.published() == []
 
 
 def test_an_archive_without_the_tool_says_so(server: Server, chain: Chain) -> None:
     with pytest.raises(Failure, match=r"tiny 1\.2\.3: its archive has no tiny; "):
-        chain(server.release("/tiny", archive(other=b""), "tiny")).ensure("tiny", progress=lambda _: None)
+        get(chain(server.release("/tiny", archive(other=b""), "tiny")))
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"), [(404, "HTTP 404 for "), (503, "HTTP 503 for "), (None, "timed out")]
-)
+WITHOUT = [(404, "HTTP 404 for "), (503, "HTTP 503 for "), (None, "timed out")]
+
+
+@pytest.mark.parametrize(("answer", "reason"), WITHOUT)
 def test_a_file_that_cannot_be_had_is_built_with_the_reason(
-    server: Server,
-    chain: Chain,
-    monkeypatch: pytest.MonkeyPatch,
-    answer: int | None,
-    reason: str,
+    server: Server, chain: Chain, monkeypatch: pytest.MonkeyPatch, answer: int | None, reason: str
 ) -> None:
     monkeypatch.setattr(releases, "_READ_S", 0.3)
     table = server.release("/tiny", script("tiny"), "tiny")
     server.files["/tiny"] = answer
-    lines: list[str] = []
     toolchain = chain(table)
-    toolchain.ensure("tiny", progress=lines.append)
-    assert lines[0].startswith("tiny 1.2.3: cannot be downloaded: ")
-    assert reason in lines[0]
+    line, *_ = get(toolchain)
+    assert (line.startswith("tiny 1.2.3: cannot be downloaded: "), reason in line) == (True, True), line
     assert toolchain.locate("tiny").source == "built"
 
 
@@ -321,9 +313,8 @@ def test_a_host_that_hangs_is_asked_once_in_a_run(
         silent.listen()
         base = f"http://127.0.0.1:{silent.getsockname()[1]}"
         table = [Release((name,), "1.2.3", f"{base}/{name}", "0" * 64) for name in ("tiny", "other")]
-        hosts, lines = Hosts(""), []
-        for name in ("tiny", "other"):
-            chain(*table, hosts=hosts).ensure(name, progress=lines.append)
+        hosts = Hosts("")
+        lines = [line for name in ("tiny", "other") for line in get(chain(*table, hosts=hosts), name)]
         silent.settimeout(0.1)
         silent.accept()
         with pytest.raises(TimeoutError):
@@ -339,16 +330,14 @@ def test_a_proxy_that_refuses_is_named(server: Server, chain: Chain, monkeypatch
     monkeypatch.setenv("HTTP_PROXY", server.base)
     address = "http://releases.example/tiny"
     server.files[address] = 403
-    lines: list[str] = []
-    chain(Release(("tiny",), "1.2.3", address, "0" * 64)).ensure("tiny", progress=lines.append)
+    lines = get(chain(Release(("tiny",), "1.2.3", address, "0" * 64)))
     assert server.asked == [address]
     assert lines[0] == f"tiny 1.2.3: cannot be downloaded: HTTP 403 for {address}"
 
 
 def test_a_mirror_has_the_same_paths_and_is_asked_alone(server: Server, chain: Chain) -> None:
-    table = replace(
-        server.release("/mirror/a/tiny", script("tiny"), "tiny"), address="https://releases.example/a/tiny"
-    )
+    mirrored = server.release("/mirror/a/tiny", script("tiny"), "tiny")
+    table = replace(mirrored, address="https://releases.example/a/tiny")
     assert chain(table, hosts=Hosts(f"{server.base}/mirror/")).path("tiny").read_bytes() == script("tiny")
 
 
@@ -370,7 +359,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(place, step, full)
         with pytest.raises(InputError) as error:
-            chain(table).ensure("tiny", progress=lambda _: None)
+            get(chain(table))
     assert str(error.value).startswith("/cache/file: cannot be written (No space left on device); free space")
     assert fake_go.published() == []
     assert list((fake_go.tools / ".build").iterdir()) == []

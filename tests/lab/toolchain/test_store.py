@@ -6,8 +6,8 @@ import io
 import multiprocessing
 import os
 import shutil
-from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -20,7 +20,6 @@ from lab.toolchain.progress import LiveReporter, PlainReporter, reporting
 from lab.toolchain.store import Store
 
 pytestmark = pytest.mark.unit
-Usage = namedtuple("Usage", "total used free")
 QUIET = PlainReporter(lambda _: None)
 
 
@@ -32,7 +31,7 @@ def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def free(monkeypatch: pytest.MonkeyPatch, gigabytes: float) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(0, 0, int(gigabytes * 10**9)))
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=int(gigabytes * 10**9)))
 
 
 def test_no_space_for_the_toolchain(cold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

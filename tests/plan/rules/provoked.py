@@ -1,6 +1,6 @@
 """What triggers each alert (``troubles.yaml``): other series than the healthy cluster's from minute 10 to 45.
 
-Rows of one table are triggered together, each on its own GPU, node or pod, because a run of promtool
+Rows of one part are triggered together, each on its own GPU, node or pod, because a run of promtool
 takes a second. At every checked time the set of firing alerts is compared as a whole: so each row fires
 after its ``for``, with its own labels, ends, and triggers no other alert.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from tests.plan.rules import world
-from tests.plan.rules.promtool import Case, Check, Series, selector
+from tests.plan.rules.promtool import Case, Series, selector
 
 Labels = dict[str, Any]
 
@@ -24,34 +24,35 @@ _SLACK = 1
 """Minutes until both a rule and an alert that reads it have been evaluated."""
 
 
+def fired(alert: str, severity: str, **labels: Any) -> Labels:
+    return {"alertname": alert, "severity": severity, **world.with_uuid(labels)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One triggered alert: series that are added or replace healthy ones (None: removed).
+    """One triggered alert: series that are added or replace healthy ones.
 
     ``wait`` is the expected ``for`` in minutes. ``labels``: one entry for each alert that fires.
     """
 
     alert: str
     severity: str
-    series: Mapping[str, str | None]
+    series: Series
     labels: Sequence[Labels]
     wait: int = 0
-
-    def fired(self) -> list[Labels]:
-        return [{"alertname": self.alert, "severity": self.severity, **label} for label in self.labels]
 
 
 def provoke(base: Series, rows: Sequence[Row], times: Sequence[int], ended: int) -> Case:
     """All rows at once: none fires before, at each time those past their wait, none at ``ended``."""
-    series: dict[str, str | None] = dict(base)
+    series: dict[str, str] = dict(base)
     for row in rows:
         assert not {name for name in row.series if series.get(name, base.get(name)) != base.get(name)}, row
         series |= row.series
-    then = [Check(f"{BEGIN - 1}m", fires=[]), Check(f"{ended}m", fires=[])]
+    fires: dict[float, list[Labels]] = {BEGIN - 1: [], ended: []}
     for time in times:
         waited = [row for row in rows if BEGIN + row.wait + _SLACK <= time]
-        then.append(Check(f"{time}m", fires=[item for row in waited for item in row.fired()]))
-    return Case({name: values for name, values in series.items() if values is not None}, then)
+        fires[time] = [fired(row.alert, row.severity, **labels) for row in waited for labels in row.labels]
+    return Case(series, fires)
 
 
 def during(value: str, healthy: str = "0") -> str:
@@ -69,27 +70,15 @@ def not_during(value: str) -> str:
     return value.replace("x300", f"x{BEGIN - 1} stale _x35 {value.split('x')[0].split('+')[0]}x300")
 
 
-def gpu(node: world.Node, index: int = 0, **more: Any) -> Labels:
-    return {"node": node.name, "pool": node.pool, "gpu": index, "UUID": f"GPU-{node.name}-{index}", **more}
-
-
-def fault(node: world.Node, kind: str, reason: str, index: int = 0, **more: Any) -> Labels:
-    return gpu(node, index, **{"class": kind, "reason": reason, **more})
-
-
-def node(of: world.Node, **more: Any) -> Labels:
+def of_node(of: world.Node, **more: Any) -> Labels:
     return {"node": of.name, "pool": of.pool, **more}
 
 
-def pending(name: str, resource: str, reason: str) -> Labels:
-    return {"namespace": "team", "pod": name, "resource": resource, "reason": reason}
+def xid_count(node: world.Node, number: int, values: str) -> dict[str, str]:
+    return gpu_series(node, "DCGM_EXP_XID_ERRORS_COUNT", values, xid=number, window_size_in_ms=300000)
 
 
-def counted(node: world.Node, number: int, values: str) -> dict[str, str]:
-    return shown(node, "DCGM_EXP_XID_ERRORS_COUNT", values, xid=number, window_size_in_ms=300000)
-
-
-def shown(node: world.Node, field: str, values: str, index: int = 0, **more: Any) -> dict[str, str]:
+def gpu_series(node: world.Node, field: str, values: str, index: int = 0, **more: Any) -> dict[str, str]:
     return {selector(field, **node.gpu(index), **more): values}
 
 
@@ -111,24 +100,23 @@ _NODES = {node.name: node for node in world.NODES}
 _FILE = yaml.safe_load(Path(__file__).with_name("troubles.yaml").read_text(encoding="utf-8"))
 
 
-def rows(part: str) -> tuple[Row, ...]:
+def rows(part: str) -> list[Row]:
     """The rows of a part of ``troubles.yaml``."""
-    return tuple(_row(**item) for item in _FILE[part])
+    return [_row(**item) for item in _FILE[part]]
 
 
 def _row(
-    labels: list[Labels],
-    series: dict[str, str] | None = None,
+    series: Mapping[str, str] | None = None,
     pod: tuple[str, str, int] | None = None,
     relabelled: tuple[str, str, str] | None = None,
     **own: Any,
 ) -> Row:
-    found: dict[str, str | None] = {}
+    found: dict[str, str] = {}
     for name, values in (series or {}).items():
         field, place, *more = name.split(" ") if "{" not in name else [name, ""]
-        gpu_of, _, index = place.partition("/")
+        node, _, index = place.partition("/")
         pairs = dict(pair.split("=") for pair in more)
-        found |= shown(_NODES[gpu_of], field, values, int(index), **pairs) if place else {field: values}
+        found |= gpu_series(_NODES[node], field, values, int(index), **pairs) if place else {field: values}
     found |= waiting(*pod) if pod else {}
     found |= _relabelled(*relabelled) if relabelled else {}
-    return Row(series=found, labels=[world.with_uuid(label) for label in labels], **own)
+    return Row(series=found, **own)

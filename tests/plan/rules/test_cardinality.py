@@ -15,8 +15,7 @@ import yaml
 from infra.plan import scraping
 from infra.plan.rules import groups
 from lab.toolchain import Toolchain
-from tests.plan.rules.fleet import Fleet, environment
-from tests.plan.rules.scraped import Prometheus, running
+from tests.plan.rules.scraped import Fleet, Prometheus, environment, running
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 GPU = {"node", "pool", "gpu", "UUID", "modelName"}

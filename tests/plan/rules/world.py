@@ -1,37 +1,106 @@
-"""A healthy cluster as Prometheus sees it: three pools with different sharing, and pods on them.
+"""Environments with rules, and a healthy cluster as Prometheus sees it: three pools with different sharing.
 
-Written by hand with the exporters' own names, so that a rule that expects other names finds no series.
+Its series are written by hand with the exporters' own names: a rule that expects other names finds none.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from infra.config import load
 from infra.model.environment import Environment
-from tests.plan.environments import on
+from tests.build import aws_environments
+from tests.build.environments import on
 from tests.plan.rules.promtool import selector
 
 ALWAYS = "x300"
 MIB = 1024 * 1024
+ROOT = Path(__file__).parents[3]
+_EVERY_DEVICE = "node pool gpu UUID modelName GPU_I_ID GPU_I_PROFILE"
+_BY_NAMESPACE = "namespace pool sharing"
+CONTRACT = {
+    f"gpuform:{name}": labels
+    for names, labels in {
+        "node:info": "node pool",
+        "device:util_ratio device:memory_used_bytes device:memory_total_bytes": _EVERY_DEVICE,
+        "gpu:power_watts gpu:energy_joules_total gpu:temperature_celsius": "node pool gpu UUID modelName",
+        "pod:gpus_requested pod:gpus_used": "namespace pod node pool sharing resource",
+        "namespace:gpus_requested namespace:gpus_used namespace:gpus_idle": _BY_NAMESPACE,
+        "namespace:gpu_hours_requested_1h namespace:gpu_hours_used_1h": _BY_NAMESPACE,
+        "namespace:gpu_hours_idle_1h": _BY_NAMESPACE,
+        "pool:gpus_declared pool:gpus_allocatable pool:gpus_requested pool:gpus_used": "pool sharing",
+        "resource:allocatable resource:requested resource:limits": "node pool resource",
+        "fault:active": "node pool gpu UUID xid class reason",
+    }.items()
+    for name in names.split()
+}
+"""Series that dashboards, reports and the health loop read, and all their labels."""
+MIG = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
+SHARED = {"name": "turns", "sharing": {"kind": "time_slicing", "replicas": 4}}
 
 
 def environment(**more: Any) -> Environment:
     """Pools: T4s in four shares, an A100 in slices, whole A100s, and nodes without GPUs."""
-    turns = {"kind": "time_slicing", "replicas": 4}
-    slices = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
     pools = [
-        {"name": "turns", "machine": "g2.5xlarge", "nodes": 2, "sharing": turns},
-        {"name": "slices", "machine": "g4.p1.40g", "sharing": slices},
+        {**SHARED, "machine": "g2.5xlarge", "nodes": 2},
+        {"name": "slices", "machine": "g4.p1.40g", "sharing": MIG},
         {"name": "whole", "machine": "g4.p4.40g", "nodes": 2},
         {"name": "plain", "machine": "m6i.xlarge"},
     ]
     return on("embedded", *pools, **{"name": "labs", "gpu_operator": {"mig_strategy": "mixed"}, **more})
+
+
+def _one_pool(machine: str, **sharing: Any) -> Environment:
+    return environment(pools=[{"name": "p0", "machine": machine, "nodes": 1, "sharing": sharing}])
+
+
+def _elastic() -> Environment:
+    """Karpenter's nodes, with spare ones: at most four, by shares and by cores."""
+    limits = {"cpu": 18, "nvidia.com/gpu.shared": 16}
+    pool = {**SHARED, "machine": "g4dn.xlarge", "elastic": {"max": limits}, "spare": 1}
+    return aws_environments.aws(pool)
+
+
+def _node_group() -> Environment:
+    """The same pool as a Magnum node group of at most two nodes, beside one that does not grow."""
+    flavors = {"m2.medium": {"vcpu": 2, "memory_gib": 4}}
+    pool = {**SHARED, "machine": "g2.5xlarge", "elastic": {"min": 1, "max": {"nodes": 2}}}
+    plain = {"name": "plain", "machine": "m2.medium"}
+    return on("openstack", pool, plain, cluster={"flavors": flavors}, name="labs")
+
+
+def _scaled() -> Environment:
+    web = {"name": "web", "namespace": "team", "kind": "inference", "pool": "whole", "image": "a:1"}
+    web |= {"scale": {"min": 1, "max": 4, "qps_per_replica": 50}, "start_minutes": 12}
+    team = {"name": "science", "namespaces": ["science"], "quota": {"whole": 4}}
+    return environment(monitoring={}, queues={"teams": [team]}, workloads=[web])
+
+
+ENVIRONMENTS = {
+    **{file.name: load(file) for file in sorted(ROOT.glob("Pulumi.*.yaml"))},
+    "mps": _one_pool("g2.5xlarge", kind="mps", replicas=4),
+    "claimed": _one_pool("g4.p1.40g", kind="dra"),
+    "claimed slices": _one_pool("g4.p1.40g", kind="dra", layout="all-1g.5gb"),
+    "partly cut": _one_pool("g4.p2.40g", **MIG, devices=[0]),
+    "shared slices": _one_pool("g4.p2.40g", **MIG, share={"replicas": 2}),
+    "single": _one_pool("g4.p1.40g", kind="mig", layout="all-1g.5gb", strategy="single"),
+    "without a GPU": on("embedded", {"machine": "m6i.xlarge"}),
+    "switched": environment(
+        pools=[
+            {"name": "turns", "machine": "g2.5xlarge", "nodes": 1},
+            {"name": "whole", "machine": "p4d.24xlarge", "nodes": 2},
+        ]
+    ),
+    "existing, perhaps GKE": on("existing", {"name": "gpu", "gpu": {"models": ["T4"], "count": 1}}),
+    "elastic": _elastic(),
+    "node group": _node_group(),
+    "nodes of different sizes": aws_environments.aws(aws_environments.COUNTS),
+    "scaled": _scaled(),
+    "healthy": environment(),
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +139,7 @@ class Node:
 
 
 TURNS = Node("turns-0", "turns", offers={"nvidia_com_gpu_shared": 4})
-TURNS_1 = Node("turns-1", "turns", offers={"nvidia_com_gpu_shared": 4})
+TURNS_1 = replace(TURNS, name="turns-1")
 SLICES = Node(
     "slices-0",
     "slices",
@@ -79,7 +148,7 @@ SLICES = Node(
     offers={"nvidia_com_mig_3g_20gb": 1, "nvidia_com_mig_2g_10gb": 2, "nvidia_com_gpu": 0},
 )
 WHOLE = Node("whole-0", "whole", "NVIDIA A100-PCIE-40GB", 4, offers={"nvidia_com_gpu": 4})
-WHOLE_1 = Node("whole-1", "whole", "NVIDIA A100-PCIE-40GB", 4, offers={"nvidia_com_gpu": 4})
+WHOLE_1 = replace(WHOLE, name="whole-1")
 PLAIN = Node("plain-0", "plain", gpus=0)
 NODES = (TURNS, TURNS_1, SLICES, WHOLE, WHOLE_1, PLAIN)
 FIELDS = {
@@ -192,17 +261,15 @@ def healthy() -> dict[str, str]:
     return all_state_series() | all_exporter_series()
 
 
+def without(*words: str) -> dict[str, str]:
+    """The healthy cluster without series that have one of these words."""
+    return {name: value for name, value in healthy().items() if not any(word in name for word in words)}
+
+
+def replaced(old: str, new: str, series: Mapping[str, str]) -> dict[str, str]:
+    return {name: value.replace(old, new) for name, value in series.items()}
+
+
 def with_uuid(labels: Mapping[str, Any]) -> dict[str, Any]:
     """Labels of a GPU by its number alone."""
     return {**labels, **({"UUID": f"GPU-{labels['node']}-{labels['gpu']}"} if "gpu" in labels else {})}
-
-
-def recorded() -> dict[str, dict[str, float]]:
-    """Samples of ``healthy.yaml`` by expression; of a series of ours they have its name."""
-    found: dict[str, dict[str, float]] = {}
-    file = yaml.safe_load(Path(__file__).with_name("healthy.yaml").read_text(encoding="utf-8"))
-    for expression, samples in file.items():
-        name = re.match(r"(?:gpuform:[a-z0-9_:]+)?", expression)
-        assert name
-        found[expression] = {selector(name[0], **with_uuid(labels)): value for value, labels in samples}
-    return found

@@ -11,8 +11,8 @@ import pytest
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, EngineFailure
 from lab.toolchain import Toolchain
-from tests.components import aws_stacks
-from tests.components.openstack_stacks import BURST, T4, small
+from tests.build import aws_stacks, openstack_stacks
+from tests.build.openstack_stacks import BURST, T4
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
@@ -23,27 +23,19 @@ from infra.program.{} import cluster
 
 cluster(parse(pulumi.Config("tried").require_object("environment")))
 """
-CLUSTER, GROUP = "research-cluster", "groups-gpu-t4"
 
 
 class GuardedStack:
-    def __init__(self, root: Path, toolchain: Toolchain, cloud: str = "openstack") -> None:
-        self.cloud = cloud
+    def __init__(self, root: Path, toolchain: Toolchain, cloud: str) -> None:
+        self.root, self.cloud = root, cloud
         (root / "infra").mkdir(parents=True)
         (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
         (root / "infra" / "__main__.py").write_text(PROGRAM.format(cloud))
-        self.root = root
         self.engine = Engine(Paths(root, root / ".gpuform", root / "cache"), toolchain, offline=True)
-
-    def declare(self, *pools: dict[str, Any], **cluster: Any) -> None:
-        self.write(small(*pools, **cluster))
 
     def write(self, environment: dict[str, Any]) -> None:
         config = {"config": {"tried:environment": environment}}
         (self.root / "Pulumi.local.yaml").write_text(json.dumps(config))
-
-    def cloud_steps(self, result: Any) -> set[tuple[str, str]]:
-        return {(step.op, step.name) for step in result.steps if step.type.startswith(f"{self.cloud}:")}
 
     def cloud_resources(self) -> dict[str, dict[str, Any]]:
         """Id and inputs by name, without secrets: each run encrypts them anew."""
@@ -57,7 +49,7 @@ class GuardedStack:
         }
 
     def refusal(self, run: Any) -> str:
-        """What a refused run prints; it must not change any OpenStack resource."""
+        """What a refused run prints; it must not change any resource of the cloud."""
         before = self.cloud_resources()
         with pytest.raises(EngineFailure) as caught:
             run()
@@ -65,41 +57,23 @@ class GuardedStack:
         return json.dumps([*caught.value.result.errors, str(caught.value)], ensure_ascii=False)
 
 
-@pytest.fixture
-def stack(tmp_path: Path, toolchain: Toolchain) -> GuardedStack:
-    return GuardedStack(tmp_path / "checkout", toolchain)
-
-
-def test_what_needs_a_replacement_is_refused_until_it_is_allowed(stack: GuardedStack) -> None:
-    stack.declare(T4, BURST)
-    result = stack.engine.up()
-    assert stack.cloud_steps(result) >= {("create", CLUSTER), ("create", GROUP), ("create", "groups-burst")}
-    assert not stack.engine.up().changed
-
-    stack.declare({**T4, "nodes": 3}, BURST, workers={"nodes": 2}, timeout_minutes=90)
-    assert stack.cloud_steps(stack.engine.up()) == {("update", CLUSTER), ("update", GROUP)}
-
+def test_a_cluster_at_openstack_is_replaced_with_its_groups_once_that_is_allowed(
+    tmp_path: Path, toolchain: Toolchain
+) -> None:
+    """Groups alone: tests/openstack/test_stack.py."""
+    stack = GuardedStack(tmp_path / "checkout", toolchain, "openstack")
+    stack.write(openstack_stacks.small(T4, BURST))
+    stack.engine.up()
     labels = {"boot_volume_size": 40}
-    stack.declare({**T4, "nodes": 3}, BURST, labels=labels)
-    for run in (stack.engine.preview, stack.engine.up):
-        message = stack.refusal(run)
-        assert "cluster.labels.boot_volume_size: unset cannot become" in message
-        assert "node group gpu-t4 (3 nodes of g2.5xlarge)" in message
-        assert "set cluster.allow_replace: true for one run, or undo the change" in message
+    stack.write(openstack_stacks.small(T4, BURST, labels=labels))
+    assert "cluster.labels.boot_volume_size: unset cannot become" in stack.refusal(stack.engine.up)
 
-    stack.declare({**T4, "nodes": 3}, BURST, labels=labels, allow_replace=True)
-    replaced = stack.cloud_steps(stack.engine.up())
-    for name in (CLUSTER, GROUP, "groups-burst"):
+    stack.write(openstack_stacks.small(T4, BURST, labels=labels, allow_replace=True))
+    replaced = {(step.op, step.name) for step in stack.engine.up().steps}
+    for name in ("research-cluster", "groups-gpu-t4", "groups-burst"):
         assert {("delete-replaced", name), ("create-replacement", name)} <= replaced
-    assert stack.cloud_resources()[CLUSTER]["labels"]["boot_volume_size"] == "40"
-
-    stack.declare({**T4, "nodes": 3}, BURST, labels=labels)
+    stack.write(openstack_stacks.small(T4, BURST, labels=labels))
     assert not stack.engine.up().changed
-
-    stack.declare({**T4, "nodes": 3}, BURST, labels=labels, region="RegionOne")
-    assert not stack.cloud_steps(stack.engine.up()), "where it is, as offline runs have it"
-    stack.declare({**T4, "nodes": 3}, BURST, labels=labels, region="two")
-    assert 'cluster.region: \\"RegionOne\\" cannot become' in stack.refusal(stack.engine.preview)
 
 
 FIXED = {"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1}

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gpuform.provider.guards.replacement import INPUTS, ReplacementGuard, implied_region
-from gpuform.provider.handler import Call, CheckResult, Engine
+from gpuform.provider.handler import CheckResult, Engine
 from gpuform.provider.own.provider import GpuformProvider
 from gpuform.provider.properties import UNKNOWN
 from infra.model.base.guard_names import REPORT, VARIABLE
-from tests.provider.conftest import Log
+from tests.provider.conftest import Log, call_for
 
 pytestmark = pytest.mark.unit
 
@@ -37,9 +37,12 @@ UNSET = "unset cannot become"
 REMEDY = "set cluster.allow_replace: true for one run, or undo the change"
 
 
-def check(olds: dict[str, Any], news: dict[str, Any], engine: Engine | None = None) -> CheckResult:
-    call = Call("urn", TOKEN, "guard-cluster", engine or Engine(), asyncio.Event())
-    return asyncio.run(GpuformProvider(Engine()).handler(TOKEN).check(call, olds, news))
+def check(
+    olds: dict[str, Any], news: dict[str, Any], engine: Engine | None = None, **regions: str
+) -> CheckResult:
+    """``regions`` are those that the entries of clouds.yaml imply."""
+    guard = ReplacementGuard(lambda cloud: regions.get(cloud, ""))
+    return asyncio.run(guard.check(call_for(TOKEN, engine), olds, news))
 
 
 def fixed(**changed: Any) -> dict[str, Any]:
@@ -116,7 +119,7 @@ def test_what_is_allowed_happens_with_a_warning_that_says_what_is_lost() -> None
     ],
     ids=["the first creation", "nothing", "no fixed value", "a value not known yet", "nothing known yet"],
 )
-def test_what_passes(olds: dict[str, Any], news: dict[str, Any]) -> None:
+def test_what_changes_no_known_fixed_value_passes(olds: dict[str, Any], news: dict[str, Any]) -> None:
     log = Log()
     assert check(olds, news, log) == CheckResult({k: v for k, v in news.items() if v is not None})
     assert log.lines == []
@@ -146,19 +149,13 @@ def test_what_is_no_input_and_what_is_missing_is_said() -> None:
 
 
 def test_a_guard_is_never_a_change_and_has_nothing_to_be_found_different() -> None:
-    guard = GpuformProvider(Engine()).handler(TOKEN)
-    call = Call("urn", TOKEN, "guard-cluster", Engine(), asyncio.Event())
+    guard, call = GpuformProvider(Engine()).handler(TOKEN), call_for(TOKEN, name="guard-cluster")
     assert not asyncio.run(guard.diff(call, "x", CLUSTER, {}, fixed(name="lab"))).changes
     outputs = {"what": "the cluster"}
     assert asyncio.run(guard.create(call, CLUSTER)) == ("guard-cluster", outputs)
     result = asyncio.run(guard.read(call, "x", fixed(name="lab"), outputs))
     assert result is not None
     assert (result.properties, result.inputs) == (outputs, fixed(name="lab"))
-
-
-def check_region(olds: dict[str, Any], news: dict[str, Any], **regions: str) -> CheckResult:
-    call = Call("urn", TOKEN, "guard-cluster", Engine(), asyncio.Event())
-    return asyncio.run(ReplacementGuard(lambda cloud: regions.get(cloud, "")).check(call, olds, news))
 
 
 NO_REGION = {**CLUSTER, "cloud": "cern"}
@@ -172,46 +169,43 @@ def in_region(name: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("olds", "news", "clouds", "recorded"),
     [
-        ({}, NO_REGION, {"cern": "one"}, "one"),
-        ({}, NO_REGION, {}, None),
-        (NO_REGION, NO_REGION, {"cern": "one"}, "one"),
-        (RECORDED, NO_REGION, {"cern": "two"}, "one"),
-        (RECORDED, in_region("one"), {}, "one"),
-        (NO_REGION, in_region("one"), {"cern": "one"}, "one"),
-        (in_region("one", region="one"), NO_REGION, {"cern": "one"}, "one"),
-        (in_region("one"), NO_REGION, {}, "one"),
-        (RECORDED, {**NO_REGION, "cloud": "other"}, {"other": "one"}, "one"),
-    ],
-    ids=[
-        "the first run writes down what is implied",
-        "not declared",
-        "a state from before this was written down",
-        "the cluster stays where it is",
-        "written down as recorded",
-        "written down as implied",
-        "taken out again",
-        "taken out, and nothing implied",
-        "another way to the same region",
+        pytest.param({}, NO_REGION, {"cern": "one"}, "one", id="the first run writes down what is implied"),
+        pytest.param({}, NO_REGION, {}, None, id="not declared"),
+        pytest.param(
+            NO_REGION, NO_REGION, {"cern": "one"}, "one", id="a state from before this was written down"
+        ),
+        pytest.param(RECORDED, NO_REGION, {"cern": "two"}, "one", id="the cluster stays where it is"),
+        pytest.param(RECORDED, in_region("one"), {}, "one", id="written down as recorded"),
+        pytest.param(NO_REGION, in_region("one"), {"cern": "one"}, "one", id="written down as implied"),
+        pytest.param(in_region("one", region="one"), NO_REGION, {"cern": "one"}, "one", id="taken out again"),
+        pytest.param(in_region("one"), NO_REGION, {}, "one", id="taken out, and nothing implied"),
+        pytest.param(
+            RECORDED,
+            {**NO_REGION, "cloud": "other"},
+            {"other": "one"},
+            "one",
+            id="another way to the same region",
+        ),
     ],
 )
 def test_a_region_that_is_the_same_is_no_replacement(
     olds: dict[str, Any], news: dict[str, Any], clouds: dict[str, str], recorded: str | None
 ) -> None:
-    result = check_region(olds, news, **clouds)
+    result = check(olds, news, **clouds)
     assert result.failures == ()
     assert result.inputs.get("region") == recorded
 
 
 @pytest.mark.parametrize("olds", [RECORDED, NO_REGION], ids=["recorded", "implied"])
 def test_another_region_is_refused_with_the_one_that_the_cluster_is_in(olds: dict[str, Any]) -> None:
-    (failure,) = check_region(olds, in_region("two"), cern="one").failures
+    (failure,) = check(olds, in_region("two"), cern="one").failures
     assert failure == ("", f'cluster.region: "one" cannot become "two" in place; {LOST}; {REMEDY}')
-    allowed = check_region(olds, {**in_region("two"), "allowReplace": True}, cern="one")
+    allowed = check(olds, {**in_region("two"), "allowReplace": True}, cern="one")
     assert (allowed.failures, allowed.inputs["region"]) == ((), "two")
 
 
 def test_where_no_region_is_known_the_refusal_says_that_it_may_be_the_same() -> None:
-    ((_, reason),) = check_region(NO_REGION, in_region("one")).failures
+    ((_, reason),) = check(NO_REGION, in_region("one")).failures
     assert reason.startswith('cluster.region: unset cannot become "one" in place; the cluster would be')
     assert reason.endswith("if the credentials imply that region already, leave it out, and nothing changes")
 
@@ -219,7 +213,7 @@ def test_where_no_region_is_known_the_refusal_says_that_it_may_be_the_same() -> 
 @pytest.mark.parametrize("news", [NO_REGION, {**NO_REGION, "cloud": "other"}], ids=["left out", "cloud"])
 def test_credentials_that_lead_to_another_region_are_refused(news: dict[str, Any]) -> None:
     olds = in_region("one") if news is NO_REGION else RECORDED
-    ((_, reason),) = check_region(olds, {**news, "allowReplace": True}, cern="two", other="two").failures
+    ((_, reason),) = check(olds, {**news, "allowReplace": True}, cern="two", other="two").failures
     assert reason == (
         'cluster.region: the cluster is in "one", and without it new node groups would go to "two", '
         'which the credentials imply; write region: "one"'

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuform.provider.nodes.drain import gpu_pods
-from gpuform.provider.nodes.layout import NOTE
+from gpuform.provider.nodes.layout import CONFIG, NOTE
 from tests.provider.conftest import ResourceDriver
 
 _numbers = itertools.count()
@@ -57,6 +57,11 @@ class PoolDriver(ResourceDriver):
         node = await self.node(name)
         return not node["spec"].get("unschedulable") and NOTE not in node["metadata"]["annotations"]
 
+    async def layout(self, name: str) -> str | None:
+        """The label of the layout on an open node, None without it; "closed" on a closed one."""
+        config: str | None = (await self.labels(name)).get(CONFIG)
+        return config if await self.is_open(name) else "closed"
+
     async def labels(self, name: str) -> Any:
         return (await self.node(name))["metadata"]["labels"]
 
@@ -105,6 +110,19 @@ class PoolDriver(ResourceDriver):
             "metadata": {"name": self.name, "labels": labels},
         }
         await self.apply("/apis/apps/v1/namespaces/default/deployments", {**body, "spec": spec})
+
+    async def run(self, node: str, resource: str, replicas: int = 1) -> list[str]:
+        """Names of the pods of a Deployment, once all of them run on the node."""
+        await self.deploy(resource, replicas)
+        return await self.all_running(node, replicas)
+
+    async def all_running(self, node: str, number: int) -> list[str]:
+        async def found() -> list[str]:
+            names = await self.running(node)
+            return names if len(names) == number else []
+
+        names: list[str] = await self.until(found)
+        return names
 
     async def budget(self, minimum: int) -> None:
         spec = {"minAvailable": minimum, "selector": {"matchLabels": {"app": self.name}}}

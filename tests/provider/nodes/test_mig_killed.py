@@ -50,14 +50,12 @@ async def test_killed_after_any_write_the_same_again_comes_through(pool):
     name = await pool.add_node("0")
     async with MigManager(pool, LAYOUTS).working():
         await pool.create(**TO_SMALL)
-        await pool.deploy(SMALL)
-        await pool.until(lambda: pool.running(name))
+        await pool.run(name, SMALL)
         seen = []
         while await killed_after(pool, len(seen) + 1):
             seen.append(await _read_state(pool, name))
             await pool.update(**TO_LARGE)
-            assert await pool.is_open(name)
-            assert (await pool.labels(name))[CONFIG] == "large"
+            assert await pool.layout(name) == "large"
             assert not await pool.changes(**TO_LARGE)
             await pool.update(**TO_SMALL)
             await pool.until(lambda: pool.running(name))
@@ -121,16 +119,14 @@ async def test_another_layout_under_the_same_name_is_told_and_pods_leave_for_it(
         manager.layouts["ours"] = LAYOUTS["small"]
         await pool.create(**first)
         assert await pool.changes(**first) == set()
-        await pool.deploy(SMALL)
-        await pool.until(lambda: pool.running(name))
+        await pool.run(name, SMALL)
         manager.layouts["ours"] = LAYOUTS["large"]
         second = {**TO_LARGE, "config": "ours", "layout": "b"}
         assert await pool.changes(**second) == {"layout", "offers", "nodes"}
         await pool.update(**second)
         assert manager.busy == []
         assert await pool.changes(**second) == set()
-        assert await pool.is_open(name)
-        assert (await pool.labels(name))[CONFIG] == "ours"
+        assert await pool.layout(name) == "ours"
 
 
 @pytest.mark.nightly
@@ -140,8 +136,7 @@ async def test_a_killed_run_that_had_only_cordoned_is_taken_up_even_by_another_l
     await pool.cluster.patch(name, {"metadata": {"annotations": {NOTE: note}}})
     await pool.offers(name, {SMALL: 7})
     await pool.create(**TO_SMALL)
-    assert await pool.is_open(name)
-    assert (await pool.labels(name))[CONFIG] == "small"
+    assert await pool.layout(name) == "small"
 
 
 @pytest.mark.nightly
@@ -159,8 +154,7 @@ async def test_a_cancel_before_the_label_is_set_leaves_the_node_as_it_was(pool):
     name = await pool.add_node("0")
     async with MigManager(pool, LAYOUTS).working():
         await pool.create(**TO_SMALL)
-        await pool.deploy(SMALL)
-        await pool.until(lambda: pool.running(name))
+        await pool.run(name, SMALL)
         await pool.budget(1)
         call = pool.call()
         news = await pool.check(**TO_LARGE)
@@ -170,8 +164,7 @@ async def test_a_cancel_before_the_label_is_set_leaves_the_node_as_it_was(pool):
         call.cancelled.set()
         with pytest.raises(Cancelled):
             await run
-        assert await pool.is_open(name)
-        assert (await pool.labels(name))[CONFIG] == "small"
+        assert await pool.layout(name) == "small"
 
 
 async def _has_note(pool, name):
@@ -194,9 +187,7 @@ async def test_nodes_go_within_their_budget_and_what_was_done_is_kept(pool, roll
     manager.absent.add(names[2])
     async with manager.working():
         watcher = asyncio.ensure_future(watch())
-        with pytest.raises(
-            InitFailed, match=f"node {names[2]}: layout large not applied after 2 s"
-        ) as failure:
+        with pytest.raises(InitFailed, match=f"node {names[2]}: layout large not applied after") as failure:
             await pool.create(**{**TO_LARGE, "timeoutSeconds": 2, **rolling})
         watcher.cancel()
     assert failure.value.properties["nodes"] == names[:2]

@@ -1,10 +1,13 @@
-"""PoolNodes on a real API server."""
+"""PoolNodes on a real API server; nodes made elsewhere are waited for, then configured."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
 from gpuform.checkout.errors import OperationError
+from gpuform.provider.handler import Cancelled, InitFailed
 from gpuform.provider.properties import UNKNOWN
 
 pytestmark = [pytest.mark.cluster, pytest.mark.anyio]
@@ -31,12 +34,12 @@ async def test_labels_and_taints_come_and_go_and_nothing_else(pool):
     assert await _taints(pool, name) == [other, TAINT]
     assert await pool.changes(**INPUTS) == set()
     writes = pool.writes()
-    assert await pool.invoke("read", "id", pool.inputs, pool.outputs)
+    assert await pool.read()
     assert writes == [], "a refresh changes nothing"
     await pool.update(labels={"gpuform.io/pool": "b"}, taints=[{**TAINT, "value": "yes"}])
     assert (await pool.labels(name))["gpuform.io/pool"] == "b"
     assert await _taints(pool, name) == [other, {**TAINT, "value": "yes"}]
-    await pool.invoke("delete", "id", pool.inputs, pool.outputs)
+    await pool.delete()
     assert "gpuform.io/pool" not in await pool.labels(name)
     assert (await pool.labels(name))["kept"] == "yes"
     assert await _taints(pool, name) == [other]
@@ -51,7 +54,7 @@ async def test_a_node_that_joins_and_a_label_that_was_taken_are_changes(pool):
     assert await _taints(pool, second) == [TAINT]
     await pool.cluster.patch(first, {"metadata": {"labels": {"gpuform.io/pool": None}}})
     assert await pool.changes(**INPUTS) == {"nodes"}
-    found = await pool.invoke("read", "id", pool.inputs, pool.outputs)
+    found = await pool.read()
     assert found.properties["nodes"] == [second]
     await pool.update(**INPUTS)
     assert (await pool.labels(first))["gpuform.io/pool"] == "a"
@@ -68,7 +71,7 @@ async def test_a_node_that_is_gone_is_no_change_and_one_that_left_the_pool_is(po
     assert await _taints(pool, second) == []
     assert await pool.changes(**INPUTS) == set()
     await pool.cluster.client.request("DELETE", f"/api/v1/nodes/{second}")
-    await pool.invoke("delete", "id", pool.inputs, pool.outputs)
+    await pool.delete()
 
 
 async def test_nodes_that_match_no_longer_lose_what_was_ours(pool):
@@ -98,16 +101,12 @@ async def test_nodes_may_join_later_where_that_is_said(pool):
 
 async def test_what_somebody_else_set_is_not_overwritten(pool):
     name = await pool.add_node("0", {"gpuform.io/pool": "theirs"})
-    with pytest.raises(
-        OperationError, match=r"set to another value by another manager \(\.metadata\.labels\.gpuform"
-    ):
+    with pytest.raises(OperationError, match=r"set to another value by another manager \(\.metadata\.labels"):
         await pool.create(**INPUTS)
     assert await _taints(pool, name) == []
     await pool.cluster.patch(name, {"metadata": {"labels": {"gpuform.io/pool": None}}})
     await pool.cluster.patch(name, {"spec": {"taints": [{**TAINT, "value": "theirs"}]}})
-    with pytest.raises(
-        OperationError, match=r"taint nvidia\.com/gpu=theirs:NoSchedule was not set by this pool"
-    ):
+    with pytest.raises(OperationError, match=r"taint nvidia\.com/gpu=theirs:NoSchedule was not set by"):
         await pool.create(**INPUTS)
     assert "gpuform.io/pool" not in await pool.labels(name)
 
@@ -133,7 +132,7 @@ async def test_gkes_value_of_the_gpu_taint_stays(pool):
     await pool.create(**INPUTS)
     assert await _taints(pool, name) == [gkes]
     assert await pool.changes(**INPUTS) == set()
-    await pool.invoke("delete", "id", pool.inputs, pool.outputs)
+    await pool.delete()
     assert await _taints(pool, name) == [gkes]
 
 
@@ -188,7 +187,7 @@ async def test_with_the_pool_go_the_taint_and_the_proof(pool):
     await pool.create(**WITH_STARTUP)
     await _lift_taint(pool, proven)
     await pool.cluster.patch(waiting, {"metadata": {"annotations": {REASON: "no driver"}}})
-    await pool.invoke("delete", "id", pool.inputs, pool.outputs)
+    await pool.delete()
     for name in (proven, waiting):
         assert await _taints(pool, name) == []
         assert not {PROOF, REASON} & set((await pool.node(name))["metadata"]["annotations"])
@@ -209,8 +208,7 @@ async def test_a_node_does_not_come_to_offer_less_than_its_pods_hold(pool):
     for number in range(3):
         await pool.pod(f"p{number}-{pool.name}", second, SHARED)
     message = f"node {second}: its pods would use 3 {SHARED} of 2, once it is shared as slice-2"
-    news = await pool.check(**_sharing_inputs(2))
-    await pool.invoke("update", "id", pool.inputs, pool.outputs, news, preview=True)
+    await pool.preview(**_sharing_inputs(2))
     assert any(message in line for line in pool.log.lines)
     with pytest.raises(OperationError, match=message):
         await pool.update(**_sharing_inputs(2))
@@ -221,25 +219,106 @@ async def test_more_shares_come_while_pods_run_and_the_preview_says_who_keeps_wh
     name = await pool.add_node("0")
     await pool.create(**_sharing_inputs(4))
     await pool.pod(f"p-{pool.name}", name, SHARED)
-    news = await pool.check(**_sharing_inputs(8))
-    await pool.invoke("update", "id", pool.inputs, pool.outputs, news, preview=True)
+    await pool.preview(**_sharing_inputs(8))
     message = f"node {name}: shared as slice-4 -> slice-8; running pods keep their devices"
     assert any(message in line and f"default/p-{pool.name}" in line for line in pool.log.lines)
     await pool.update(**_sharing_inputs(8))
     assert (await pool.labels(name))[KEY] == "slice-8"
 
 
-async def test_where_slices_are_given_up_the_relayout_drains_and_nothing_is_asked(pool):
-    name = await pool.add_node("0", {"nvidia.com/mig.config": "all-1g.5gb"})
-    await pool.create(labels={KEY: "default"})
-    await pool.pod(f"p-{pool.name}", name, "nvidia.com/mig-1g.5gb")
-    await pool.update(**_sharing_inputs(2))
-    assert (await pool.labels(name))[KEY] == "slice-2"
+LABELS = {"gpuform.io/pool": "a"}
+MANAGER = "gpuform-pool-a"
 
 
-async def test_a_pool_that_was_never_shared_is_not_shared_under_a_pod_that_has_a_whole_gpu(pool):
+def _inputs(nodes, seconds=20, **more):
+    joining = {"nodes": nodes, "timeoutSeconds": seconds, "look": "`openstack server list`"}
+    return {"labels": LABELS, "taints": [TAINT], "joining": joining, **more}
+
+
+async def _is_set_up(pool, name):
+    node = await pool.node(name)
+    taints = [taint for taint in node["spec"].get("taints") or [] if taint["key"] == TAINT["key"]]
+    return node["metadata"]["labels"].get("gpuform.io/pool") == "a" and taints == [TAINT]
+
+
+async def test_each_gets_what_is_its_own_while_the_others_are_waited_for(pool):
+    first = await pool.add_node("0")
+    creating = asyncio.create_task(pool.create(**_inputs(3)))
+    await pool.until(lambda: _is_set_up(pool, first))
+    assert not creating.done()
+    assert "waiting for nodes: 1 of 3 nodes have joined" in pool.log.lines
+    others = [await pool.add_node(name) for name in "12"]
+    assert (await creating)["nodes"] == [first, *others]
+    assert all([await _is_set_up(pool, name) for name in others])
+    assert await pool.changes(**_inputs(3)) == set()
+
+
+async def test_too_few_are_an_error_that_says_how_many_and_where_to_look(pool):
+    missing = rf"0 of 2 nodes have joined after 1 s \(selector 'pool={pool.name}'\); look at `openstack"
+    with pytest.raises(OperationError, match=missing):
+        await pool.create(**_inputs(2, seconds=1))
     name = await pool.add_node("0")
-    await pool.pod(f"p-{pool.name}", name, "nvidia.com/gpu")
-    with pytest.raises(OperationError, match=r"its pods would use 1 nvidia\.com/gpu of 0, once"):
-        await pool.create(**_sharing_inputs(4))
-    await pool.create(labels={}, sharing={"label": KEY, "offers": {"nvidia.com/gpu": 1}})
+    with pytest.raises(InitFailed, match=f"1 of 2 nodes have joined after 1 s, which are {name} ") as failure:
+        await pool.create(**_inputs(2, seconds=1))
+    assert failure.value.properties["nodes"] == [name]  # or a destroy would skip it
+    assert await _is_set_up(pool, name)
+
+
+async def test_a_node_that_is_missing_later_and_another_number_are_changes(pool):
+    names = [await pool.add_node(name) for name in "01"]
+    await pool.create(**_inputs(2))
+    assert await pool.changes(**_inputs(3)) == {"joining", "nodes"}
+    await pool.cluster.client.request("DELETE", f"/api/v1/nodes/{names[1]}")
+    assert await pool.changes(**_inputs(2)) == {"nodes"}
+    await pool.preview(**_inputs(2))
+    assert pool.log.lines[-1] == "waits for nodes: 1 of 2 have joined"
+    updating = asyncio.create_task(pool.update(**_inputs(2)))
+    third = await pool.add_node("2")
+    assert (await updating)["nodes"] == [names[0], third]
+
+
+async def test_who_cancels_waits_no_longer(pool):
+    call = pool.call()
+    handler = pool.provider.handler("gpuform:nodes:PoolNodes")
+    creating = asyncio.create_task(handler.create(call, await pool.check(**_inputs(1))))
+
+    async def waits() -> bool:
+        return any(line.startswith("waiting for nodes") for line in pool.log.lines)
+
+    await pool.until(waits)
+    call.cancelled.set()
+    with pytest.raises(Cancelled):
+        await creating
+
+
+async def test_labels_of_a_state_without_a_keeper_are_handed_over_to_its_manager(pool):
+    name = await pool.add_node("0")
+    await pool.create(labels=LABELS)
+    kept = {"labels": LABELS, "manager": MANAGER}
+    assert await pool.changes(**kept) == set()
+    await pool.update(**{**kept, "labels": {"gpuform.io/pool": "b"}})
+    assert (await pool.labels(name))["gpuform.io/pool"] == "b"
+    await pool.delete()
+    assert "gpuform.io/pool" not in await pool.labels(name)
+    # Without a change there is no update, but the state has the manager.
+    await pool.create(labels=LABELS)
+    pool.inputs = await pool.check(**kept)
+    await pool.delete()
+    assert "gpuform.io/pool" not in await pool.labels(name)
+
+
+async def test_what_a_keeper_gave_under_the_same_name_is_no_change_and_can_be_changed_and_taken(pool):
+    kept = _inputs(1, manager=MANAGER)
+    await pool.add_node("0")
+    await pool.create(**kept)
+    joined = await pool.add_node("1")
+    assert await pool.changes(**kept) == {"nodes"}  # the keeper has not handled it
+    await pool.cluster.patch(joined, {"spec": {"taints": [TAINT]}})
+    uid = (await pool.node(joined))["metadata"]["uid"]
+    own = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": joined, "uid": uid, "labels": LABELS}}
+    await pool.cluster.client.apply(f"/api/v1/nodes/{joined}", own, manager=MANAGER)
+    assert await pool.changes(**kept) == set()
+    await pool.update(**{**kept, "labels": {"gpuform.io/pool": "b"}})
+    assert (await pool.labels(joined))["gpuform.io/pool"] == "b"
+    await pool.delete()
+    assert "gpuform.io/pool" not in await pool.labels(joined)

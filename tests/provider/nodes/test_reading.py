@@ -8,7 +8,8 @@ import pytest
 
 from gpuform.checkout.errors import OperationError
 from gpuform.provider.handler import Cancelled
-from gpuform.provider.nodes.drain import claim_names, gpu_pods, is_gpu_claim, obstacle, refusal, uses_gpu
+from gpuform.provider.nodes.cluster import Cluster
+from gpuform.provider.nodes.drain import claim_names, gpu_pods, obstacle, refusal, uses_gpu
 from gpuform.provider.nodes.layout import (
     LAYOUT,
     NOTE,
@@ -21,11 +22,12 @@ from gpuform.provider.nodes.layout import (
 )
 from gpuform.provider.nodes.rolling import max_unavailable, roll
 from gpuform.provider.nodes.shares import changes_sharing, requests_of
+from tests.fakes.client import FakeClient
 
 pytestmark = pytest.mark.unit
 
 
-SLICE = "nvidia.com/mig-1g.5gb"
+SLICE, GPU = "nvidia.com/mig-1g.5gb", "nvidia.com/gpu"
 
 
 def _pod(resources=None, owner=None, init=None, **meta):
@@ -58,11 +60,8 @@ def test_which_pods_use_a_gpu(pod, expected):
 def _pod_with_claim(*statuses, **direct):
     named = [{"name": "own", **direct}] if direct else [{"name": "gpu", "resourceClaimTemplateName": "t"}]
     pod = _pod()
-    return {
-        **pod,
-        "spec": {**pod["spec"], "resourceClaims": named},
-        "status": {"resourceClaimStatuses": list(statuses)},
-    }
+    pod["spec"]["resourceClaims"] = named
+    return {**pod, "status": {"resourceClaimStatuses": list(statuses)}}
 
 
 @pytest.mark.parametrize(
@@ -79,34 +78,26 @@ def test_which_claims_a_pod_holds(pod, expected):
     assert claim_names(pod) == expected
 
 
-def _claim(driver):
-    results = [{"driver": driver, "pool": "n", "device": "gpu-0", "request": "gpu"}]
-    return {"status": {"allocation": {"devices": {"results": results}}}}
+def _allocated_by(driver):
+    return {"allocation": {"devices": {"results": [{"driver": driver, "pool": "n", "device": "gpu-0"}]}}}
 
 
 @pytest.mark.parametrize(
-    ("claim", "expected"),
-    [(_claim("gpu.nvidia.com"), True), (_claim("compute-domain.nvidia.com"), False), ({}, False)],
+    ("claim", "uses"),
+    [
+        (_allocated_by("gpu.nvidia.com"), True),
+        (_allocated_by("compute-domain.nvidia.com"), False),
+        ({}, False),
+        (None, True),
+    ],
 )
-def test_a_claim_is_of_a_gpu_once_nvidias_driver_has_given_it_one(claim, expected):
-    assert is_gpu_claim(claim) is expected
-
-
-@pytest.mark.parametrize(
-    ("claim", "uses"), [(_claim("gpu.nvidia.com"), True), (_claim("nic.example"), False), (None, True)]
-)
-def test_a_pod_that_has_a_gpu_by_claim_uses_it(claim, uses):
-    pod = _pod_with_claim({"name": "gpu", "resourceClaimName": "p-gpu-x"})
-
-    class Cluster:
-        async def pods(self, node):
-            return [_pod(), pod]
-
-        async def claim(self, namespace, name):
-            assert (namespace, name) == ("n", "p-gpu-x")
-            return claim
-
-    assert asyncio.run(gpu_pods(Cluster(), "node")) == ([pod] if uses else [])
+def test_a_pod_uses_a_gpu_once_nvidias_driver_has_given_one_to_its_claim(claim, uses):
+    client, pod = FakeClient(), _pod_with_claim({"name": "gpu", "resourceClaimName": "p-gpu-x"})
+    client.objects["pods"] = [{**item, "metadata": {**item["metadata"], "uid": ""}} for item in (_pod(), pod)]
+    if claim is not None:
+        client.add("resourceclaims", "p-gpu-x", "n", status=claim)
+    found = asyncio.run(gpu_pods(Cluster(client), "node"))
+    assert [claim_names(item) for item in found] == ([["p-gpu-x"]] if uses else [])
 
 
 @pytest.mark.parametrize(
@@ -121,12 +112,7 @@ def test_a_pod_that_has_a_gpu_by_claim_uses_it(claim, uses):
 )
 def test_which_pods_cannot_be_evicted(owner, expected):
     assert obstacle(_pod(owner=owner)) == expected
-
-
-def test_the_gates_trial_is_evicted_although_the_node_owns_it():
-    pod = _pod(owner="Node")
-    pod["metadata"]["namespace"] = "gpuform-trial"
-    assert obstacle(pod) == ""
+    assert obstacle(_pod(owner=owner, namespace="gpuform-trial")) == "", "the gate makes another one"
 
 
 def test_a_pod_holds_what_its_containers_ask_for_together_or_its_largest_init_container():
@@ -151,11 +137,7 @@ def test_a_bare_pod_that_is_leaving_is_no_obstacle():
         # The API server writes whole thousands like this: 7 slices of 8 GPUs, 125 shares each.
         ({f"{SLICE}.shared": 7000}, {f"{SLICE}.shared": "7k"}, []),
         ({SLICE: 7}, {SLICE: "7", "nvidia.com/mig-3g.20gb": "1"}, ["nvidia.com/mig-3g.20gb 1 instead of 0"]),
-        (
-            {SLICE: 7, "nvidia.com/gpu": 0},
-            {SLICE: "7", "nvidia.com/gpu": "1"},
-            ["nvidia.com/gpu 1 instead of 0"],
-        ),
+        ({SLICE: 7, GPU: 0}, {SLICE: "7", GPU: "1"}, [f"{GPU} 1 instead of 0"]),
     ],
 )
 def test_what_a_node_offers_against_what_it_should(offers, allocatable, expected):
@@ -173,7 +155,7 @@ def test_what_a_node_offers_against_what_it_should(offers, allocatable, expected
         (_node("c", "success", {SLICE: "7"}, Note("", "c", True).text()), False, False),
     ],
 )
-def test_where_a_node_stands(node, applied, under_way):
+def test_a_node_has_its_layout_or_is_on_the_way_to_it(node, applied, under_way):
     layout = Layout("c", {SLICE: 7})
     assert (is_applied(node, layout), is_under_way(node, layout)) == (applied, under_way)
 
@@ -220,25 +202,25 @@ def test_shares_move_where_the_gpus_stay_as_they_are(config, recorded, sharing, 
     assert changes_sharing(node, inputs) is expected
 
 
-def test_a_broken_gpu_is_no_matter_of_the_layout():
+UNHEALTHY = [{"key": "gpuform.io/gpu-unhealthy", "value": "replace"}]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "taints", "applied"),
+    [
+        ({}, [], False),
+        ({SLICE: "14"}, [], True),  # as the kubelet reports it for an unhealthy GPU
+        ({SLICE: "14", "nvidia.com/mig-2g.10gb": "1"}, [], False),
+        ({SLICE: "7"}, [], False),  # after a reboot without the GPU
+        ({SLICE: "7"}, UNHEALTHY, True),
+    ],
+)
+def test_a_broken_gpu_is_no_matter_of_the_layout(capacity, taints, applied):
     """An update of a pool with a faulty GPU waited for it for ten minutes, and failed."""
-    layout = Layout("all-1g.5gb", {SLICE: 14})
-    sick = _node("all-1g.5gb", "success", {SLICE: "7"})
-    assert not is_applied(sick, layout)
-    sick["status"]["capacity"] = {SLICE: "14"}  # as the kubelet reports it for an unhealthy GPU
-    assert is_applied(sick, layout)
-    sick["status"]["capacity"] = {SLICE: "14", "nvidia.com/mig-2g.10gb": "1"}  # another layout
-    assert not is_applied(sick, layout)
-
-
-def test_a_node_that_was_put_out_of_use_is_not_waited_for():
-    layout = Layout("all-1g.5gb", {SLICE: 14})
-    lost = _node("all-1g.5gb", "success", {SLICE: "7"})
-    lost["status"]["capacity"] = {SLICE: "7"}  # after a reboot without the GPU
-    assert not is_applied(lost, layout)
-    lost["spec"] = {"taints": [{"key": "gpuform.io/gpu-unhealthy", "value": "replace"}]}
-    assert is_applied(lost, layout)
-    assert not is_applied(lost, Layout("all-2g.10gb", {"nvidia.com/mig-2g.10gb": 6}))
+    node = _node("all-1g.5gb", "success", {SLICE: "7"})
+    node["status"]["capacity"], node["spec"] = capacity, {"taints": taints}
+    assert is_applied(node, Layout("all-1g.5gb", {SLICE: 14})) is applied
+    assert not is_applied(node, Layout("all-2g.10gb", {"nvidia.com/mig-2g.10gb": 6}))
 
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -252,50 +234,46 @@ def test_a_share_is_rounded_down_to_one_at_least(budget, nodes, expected):
     assert max_unavailable(budget, nodes) == expected
 
 
-class FakeNodes:
-    """Nodes that take three turns of the loop each; ``outcomes`` maps names to outcomes."""
+class Changes:
+    """Changes of nodes that take three turns of the loop each; ``outcomes`` maps names to errors."""
 
     def __init__(self, **outcomes):
-        self.outcomes, self.begun, self.ended, self.running, self.peak = outcomes, [], [], 0, 0
+        self.outcomes, self.begun, self.ended, self.peak = outcomes, [], [], 0
 
     async def change(self, name):
         self.begun.append(name)
-        self.running += 1
-        self.peak = max(self.peak, self.running)
-        try:
-            for _ in range(3):
-                await asyncio.sleep(0)
-            if name in self.outcomes:
-                raise self.outcomes[name]
-        finally:
-            self.running -= 1
-            self.ended.append(name)
+        self.peak = max(self.peak, len(self.begun) - len(self.ended))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.ended.append(name)
+        if name in self.outcomes:
+            raise self.outcomes[name]
         return name == "b"
 
 
 @pytest.mark.parametrize(("width", "most"), [(1, 1), (2, 2), (9, 5)])
 def test_no_more_than_the_budget_are_under_way(width, most):
-    fake = FakeNodes()
-    progress = asyncio.run(roll(NAMES, width, fake.change))
-    assert (fake.peak, progress.changed, progress.failures) == (most, True, [])
+    changes = Changes()
+    progress = asyncio.run(roll(NAMES, width, changes.change))
+    assert (changes.peak, progress.changed, progress.failures) == (most, True, [])
     assert sorted(progress.ready) == NAMES
 
 
 def test_after_a_failure_none_is_begun_and_the_others_go_to_their_end():
-    fake = FakeNodes(a=OperationError("node a: no"))
-    progress = asyncio.run(roll(NAMES, 2, fake.change))
-    assert fake.begun == fake.ended == ["a", "b"]
+    changes = Changes(a=OperationError("node a: no"))
+    progress = asyncio.run(roll(NAMES, 2, changes.change))
+    assert changes.begun == changes.ended == ["a", "b"]
     assert progress.ready == ["b"]
     assert progress.failures == ["node a: no", "not started after that: c, d, e"]
 
 
 def test_a_cancel_is_raised_when_all_have_stopped():
-    fake = FakeNodes(a=Cancelled("x"), b=Cancelled("x"))
+    changes = Changes(a=Cancelled("x"), b=Cancelled("x"))
     with pytest.raises(Cancelled):
-        asyncio.run(roll(NAMES, 2, fake.change))
-    assert fake.begun == fake.ended == ["a", "b"]
+        asyncio.run(roll(NAMES, 2, changes.change))
+    assert changes.begun == changes.ended == ["a", "b"]
 
 
-def test_an_error_of_ours_ends_them_all_as_itself():
+def test_an_unexpected_error_ends_the_changes_of_all_nodes():
     with pytest.raises(KeyError):
-        asyncio.run(roll(NAMES, 2, FakeNodes(a=KeyError("x")).change))
+        asyncio.run(roll(NAMES, 2, Changes(a=KeyError("x")).change))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from copy import deepcopy
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict
+from typing import Any, cast
 
 import pytest
 
-from gpuform.provider.handler import Call, Engine
-from gpuform.provider.nodes.cluster import hand_over_labels, managed_labels
+from gpuform.kubernetes.client import Client
+from gpuform.provider.nodes.cluster import Cluster, hand_over_labels, managed_labels
 from gpuform.provider.nodes.inputs import layout_failures
 from gpuform.provider.nodes.layout import NOTE, Layout, Note, differences
-from gpuform.provider.nodes.mig_layout import MigLayout
-from gpuform.provider.nodes.pool_nodes import PoolNodes
 from gpuform.provider.nodes.shares import changes_sharing, is_claimed, sharing_refusal
-from infra.config import parse
 from infra.plan.sharing import device_plugin_change, pool_labels
+from tests.build import environments
+from tests.fakes.client import FakeClient
+from tests.provider.conftest import call_for, provider_of
 
 pytestmark = pytest.mark.unit
 
@@ -28,16 +27,9 @@ REFUSE = {"relayout": {"in_use": "refuse"}}
 
 
 def pool_inputs(sharing: dict[str, Any], **more: Any) -> dict[str, Any]:
-    pool = {"name": "a", "gpu": {"models": ["A100-40GB"], "count": 2}, "selector": {"p": "a"}}
-    environment = {
-        "name": "e",
-        "cluster": {"kind": "existing", "kubeconfig": "/k"},
-        "gpu_operator": {"mig_strategy": "mixed"},
-        "pools": [{**pool, "sharing": sharing, **more}],
-    }
-    env = parse(environment)
-    (parsed_pool,) = env.pools
-    return {"labels": pool_labels(env, parsed_pool), "sharing": device_plugin_change(env, parsed_pool)}
+    pool = {"gpu": {"models": ["A100-40GB"], "count": 2}, "sharing": sharing, **more}
+    env = environments.on("existing", pool, gpu_operator={"mig_strategy": "mixed"})
+    return {"labels": pool_labels(env, env.pools[0]), "sharing": device_plugin_change(env, env.pools[0])}
 
 
 def node(sharing: dict[str, Any]) -> dict[str, Any]:
@@ -57,6 +49,7 @@ def pod(resource: str = "") -> dict[str, Any]:
     [
         (SLICED, pool_inputs({"kind": "dra"}), "nvidia.com/gpu.shared"),
         ({"kind": "exclusive"}, pool_inputs({"kind": "dra"}), "nvidia.com/gpu"),
+        ({"kind": "exclusive"}, pool_inputs(SLICED), "nvidia.com/gpu"),
         # The relayout would refuse as well, but only after the plugin has been changed.
         (SLICED, pool_inputs(CUT, **REFUSE), "nvidia.com/gpu.shared"),
     ],
@@ -84,6 +77,9 @@ def test_what_is_claimed_is_not_given_away_by_the_device_plugin() -> None:
 def test_nothing_is_asked_where_nothing_changes_or_the_relayout_drains() -> None:
     assert not changes_sharing(node({"kind": "dra"}), pool_inputs({"kind": "dra"}))
     assert not changes_sharing(node(SLICED), pool_inputs(CUT))
+    given_up = node({"kind": "exclusive"})
+    given_up["metadata"]["labels"]["nvidia.com/mig.config"] = "all-1g.5gb"
+    assert not changes_sharing(given_up, pool_inputs(SLICED))
     assert not changes_sharing(node({"kind": "exclusive"}), pool_inputs({"kind": "exclusive"}))
 
 
@@ -147,25 +143,11 @@ def managed(*entries: dict[str, Any]) -> Any:
     return {"metadata": {"name": "n", "uid": "1", "labels": labels, "managedFields": list(entries)}}
 
 
-class Client:
-    def __init__(self) -> None:
-        self.applied: list[tuple[str, dict[str, str]]] = []
-
-    async def apply(self, path: str, body: Any, *, manager: str) -> None:
-        assert path == "/api/v1/nodes/n"
-        self.applied.append((manager, body["metadata"]["labels"]))
-
-
-class Cluster:
-    def __init__(self) -> None:
-        self.client = Client()
-
-
 def handed_over(node: Any, old: str, new: str) -> list[tuple[str, dict[str, str]]]:
-    cluster: Any = Cluster()
-    asyncio.run(hand_over_labels(cluster, node, old, new))
-    applied: list[tuple[str, dict[str, str]]] = cluster.client.applied
-    return applied
+    """Managers and the labels that they apply, in order."""
+    client = FakeClient()
+    asyncio.run(hand_over_labels(Cluster(cast(Client, client)), node, old, new))
+    return [(manager, body["metadata"]["labels"]) for _, manager, body in client.changes]
 
 
 def test_the_new_manager_applies_them_before_the_old_one_gives_them_up() -> None:
@@ -187,107 +169,72 @@ def test_nothing_is_applied_if_there_is_nothing_to_hand_over() -> None:
 
 
 CONFIG, STATE, POOL = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "gpuform.io/pool"
+MIG, POOL_NODES = "gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes"
 HALVES = {"nvidia.com/mig-3g.20gb": 2}
 INPUTS = {"kubeconfig": "/k", "selector": f"{POOL}=a", "config": "all-3g.20gb", "offers": HALVES}
 
 
-class FakeClient:
-    async def apply(self, path: str, body: dict[str, Any], *, manager: str) -> None:
-        pass
+def add(cluster: FakeClient, name: str, pool: str | None = "a", note: bool = False) -> dict[str, Any]:
+    """A node with the layout; ``note``: a killed run has left it closed."""
+    labels = {CONFIG: "all-3g.20gb", STATE: "success", **({POOL: pool} if pool else {})}
+    annotations = {NOTE: Note("all-disabled", "all-3g.20gb", cordoned=True).text()} if note else {}
+    status = {"allocatable": {key: str(count) for key, count in HALVES.items()}}
+    spec = {"unschedulable": True} if note else {}
+    return cluster.add("nodes", name, "", labels=labels, annotations=annotations, spec=spec, status=status)
 
 
-@dataclass
-class FakeCluster:
-    by_name: dict[str, dict[str, Any]] = field(default_factory=dict)
-    client: FakeClient = field(default_factory=FakeClient)
-
-    def add(self, name: str, pool: str | None = "a", note: bool = False) -> None:
-        labels = {CONFIG: "all-3g.20gb", STATE: "success", **({POOL: pool} if pool else {})}
-        text = Note("all-disabled", "all-3g.20gb", cordoned=True).text()
-        self.by_name[name] = {
-            "metadata": {
-                "name": name,
-                "uid": name,
-                "labels": labels,
-                "annotations": {NOTE: text} if note else {},
-            },
-            "spec": {"unschedulable": True} if note else {},
-            "status": {"allocatable": {key: str(count) for key, count in HALVES.items()}},
-        }
-
-    async def nodes(self, selector: str) -> list[dict[str, Any]]:
-        key, _, value = selector.partition("=")
-        nodes = deepcopy(list(self.by_name.values()))
-        return [node for node in nodes if node["metadata"]["labels"].get(key) == value]
-
-    async def node(self, name: str) -> dict[str, Any] | None:
-        return deepcopy(self.by_name.get(name))
-
-    async def patch(self, name: str, body: dict[str, Any]) -> None:
-        _merge(self.by_name[name], body)
+def call(cluster: FakeClient, verb: str, *args: Any, token: str = MIG) -> Any:
+    return asyncio.run(getattr(provider_of(cluster).handler(token), verb)(call_for(token), "a", *args))
 
 
-def _merge(into: dict[str, Any], change: dict[str, Any]) -> None:
-    for key, value in change.items():
-        if isinstance(value, dict):
-            _merge(into.setdefault(key, {}), value)
-        elif value is None:
-            into.pop(key, None)
-        else:
-            into[key] = value
+def differs(cluster: FakeClient, olds: dict[str, Any]) -> bool:
+    return bool(call(cluster, "diff", INPUTS, olds, INPUTS).changes)
 
 
-def call_handler(cluster: FakeCluster, verb: str, *args: Any) -> Any:
-    handler = MigLayout(lambda inputs: cluster)  # type: ignore[arg-type, return-value]
-    call = Call("urn:pulumi:d::t::gpuform:nodes:MigLayout::a", "t", "a", Engine(), asyncio.Event())
-    return asyncio.run(getattr(handler, verb)(call, *args))
+def is_released(node: dict[str, Any]) -> bool:
+    """Whether it is open, and has neither a layout's label nor a note."""
+    metadata = node["metadata"]
+    return (metadata["annotations"], node["spec"]) == ({}, {}) and CONFIG not in metadata["labels"]
 
 
 def test_a_node_that_was_on_its_way_elsewhere_does_not_keep_that_label() -> None:
-    cluster = FakeCluster()
-    cluster.add("left", pool=None, note=True)
-    cluster.add("stays")
+    cluster = FakeClient()
+    left = add(cluster, "left", pool=None, note=True)
+    add(cluster, "stays")
     inputs = {**INPUTS, "config": "all-disabled"}
-    call_handler(cluster, "update", "a", inputs, {**inputs, "nodes": ["left"]}, INPUTS)
-    assert CONFIG not in cluster.by_name["left"]["metadata"]["labels"]
+    call(cluster, "update", inputs, {**inputs, "nodes": ["left"]}, INPUTS)
+    assert CONFIG not in left["metadata"]["labels"]
 
 
-def test_with_the_pool_opens_what_a_first_run_left_closed_that_no_state_knows_of() -> None:
-    cluster = FakeCluster()
-    cluster.add("killed", note=True)
-    handler = PoolNodes(lambda inputs: cluster)  # type: ignore[arg-type, return-value]
-    call = Call("urn:pulumi:d::t::gpuform:nodes:PoolNodes::a", "t", "a", Engine(), asyncio.Event())
+def test_deleting_a_pool_opens_a_node_that_a_killed_first_run_left_closed() -> None:
+    cluster = FakeClient()
+    killed = add(cluster, "killed", note=True)
     inputs = {"kubeconfig": "/k", "selector": f"{POOL}=a", "labels": {}}
-    asyncio.run(handler.delete(call, "a", inputs, {**inputs, "nodes": ["killed"]}))
-    killed = cluster.by_name["killed"]
-    assert (killed["metadata"]["annotations"], killed["spec"]) == ({}, {})
-    assert CONFIG not in killed["metadata"]["labels"]
-
-
-def differs(cluster: FakeCluster, olds: dict[str, Any]) -> bool:
-    return bool(call_handler(cluster, "diff", "a", INPUTS, olds, INPUTS).changes)
+    call(cluster, "delete", inputs, {**inputs, "nodes": ["killed"]}, token=POOL_NODES)
+    assert is_released(killed)
 
 
 def test_a_node_that_leaves_the_pool_loses_the_layouts_label_and_is_opened() -> None:
-    cluster = FakeCluster()
-    cluster.add("stays")
-    cluster.add("left", pool=None, note=True)  # a run was killed before it could uncordon it
+    cluster = FakeClient()
+    stays = add(cluster, "stays")
+    left = add(cluster, "left", pool=None, note=True)  # a run was killed before it could uncordon it
     olds = {**INPUTS, "nodes": ["gone", "left", "stays"]}
     assert differs(cluster, olds)
-    outputs = call_handler(cluster, "update", "a", INPUTS, olds, INPUTS)
-    left = cluster.by_name["left"]
+    outputs = call(cluster, "update", INPUTS, olds, INPUTS)
     assert outputs["nodes"] == ["stays"]
-    assert CONFIG not in left["metadata"]["labels"]
-    assert (left["metadata"]["annotations"], left["spec"]) == ({}, {})
-    assert cluster.by_name["stays"]["metadata"]["labels"][CONFIG] == "all-3g.20gb"
-    assert not differs(cluster, outputs)
+    assert is_released(left)
+    assert stays["metadata"]["labels"][CONFIG] == "all-3g.20gb"
+    for names in (["stays"], ["gone", "stays"]):
+        assert not differs(cluster, {**outputs, "nodes": names})
+    cluster.add("nodes", "comes", "", labels={POOL: "a"})
+    assert differs(cluster, outputs)
 
 
 def test_a_node_that_another_pool_has_is_left_to_that() -> None:
-    cluster = FakeCluster()
-    cluster.add("stays")
-    cluster.add("moved", pool="b", note=True)
-    before, olds = deepcopy(cluster.by_name["moved"]), {**INPUTS, "nodes": ["moved", "stays"]}
+    cluster = FakeClient()
+    add(cluster, "stays")
+    add(cluster, "moved", pool="b", note=True)
+    olds = {**INPUTS, "nodes": ["moved", "stays"]}
     assert not differs(cluster, olds)
-    assert call_handler(cluster, "update", "a", INPUTS, olds, INPUTS)["nodes"] == ["stays"]
-    assert cluster.by_name["moved"] == before
+    assert call(cluster, "update", INPUTS, olds, INPUTS)["nodes"] == ["stays"]
+    assert cluster.changes == []

@@ -52,92 +52,6 @@ class Colour:
             self.terminating -= 1
 
 
-@dataclass
-class Simulation:
-    old: Colour
-    new: Colour
-    limits: Limits
-    random: Random
-    switched: bool = False
-    max_pods: int = 0
-    served: list[int] = field(default_factory=list)
-
-    def run(self, moves: int) -> bool:
-        for _ in range(moves):
-            move = next_move(self.old.state, self.new.state, self.switched, self.limits)
-            if move.kind is MoveKind.DONE:
-                return True
-            if move.kind is MoveKind.SWITCH:
-                self.switched = True
-            elif move.kind is MoveKind.GROW:
-                self.new.replicas = move.replicas
-            elif move.kind is MoveKind.SHRINK:
-                self.old.replicas = move.replicas
-            for _ in range(self.random.randrange(4)):
-                self.random.choice((self.old, self.new)).step(self.random)
-                self._record()
-        return False
-
-    def _record(self) -> None:
-        self.max_pods = max(self.max_pods, self.old.state.pods + self.new.state.pods)
-        self.served.append((self.new if self.switched else self.old).ready)
-
-
-@st.composite
-def random_limits(draw: st.DrawFn) -> Limits:
-    replicas = draw(st.integers(2, 9))
-    return Limits(replicas, draw(st.integers(1, replicas)), draw(st.integers(1, replicas - 1)))
-
-
-@given(random_limits(), st.integers(0, 2**32))
-def test_it_ends_and_never_has_more_pods_than_replicas_nor_serves_with_none(
-    limits: Limits, seed: int
-) -> None:
-    simulation = Simulation(Colour(limits.replicas, 0, limits.replicas), Colour(), limits, Random(seed))
-    assert simulation.run(3000)
-    assert simulation.max_pods <= limits.replicas
-    assert min(simulation.served) >= min(limits.switch_at, limits.replicas - limits.switch_at)
-    assert simulation.switched
-    assert (simulation.old.state, simulation.new.ready) == (ColourState(), limits.replicas)
-
-
-@given(random_limits(), st.integers(0, 2**32), st.integers(0, 200))
-def test_broken_pods_stop_it_before_the_switch_and_it_goes_back(
-    limits: Limits, seed: int, moves: int
-) -> None:
-    old, new = Colour(limits.replicas, 0, limits.replicas), Colour(broken=True)
-    forward = Simulation(old, new, limits, Random(seed))
-    assert not forward.run(moves)
-    assert not forward.switched
-    # The roles change, the Service was never switched.
-    back = Simulation(new, old, limits, forward.random, switched=True)
-    assert back.run(3000)
-    assert max(forward.max_pods, back.max_pods) <= limits.replicas
-    assert (new.state, old.ready) == (ColourState(), limits.replicas)
-    assert min(back.served + forward.served, default=1) >= 1
-
-
-@given(random_limits(), st.integers(0, 2**32), st.integers(0, 60))
-def test_pods_that_break_after_the_switch_let_it_go_back_too(limits: Limits, seed: int, moves: int) -> None:
-    old, new = Colour(limits.replicas, 0, limits.replicas), Colour()
-    forward = Simulation(old, new, limits, Random(seed))
-    forward.run(moves)
-    new.broken = True
-    back = Simulation(new, old, limits, forward.random, switched=not forward.switched)
-    assert back.run(5000)
-    assert back.max_pods <= limits.replicas
-    assert min(back.served, default=1) >= 1
-    assert old.ready == limits.replicas
-
-
-@given(random_limits(), st.integers(1, 12), st.integers(0, 2**32))
-def test_another_number_with_the_new_pods(limits: Limits, before: int, seed: int) -> None:
-    simulation = Simulation(Colour(before, 0, before), Colour(), limits, Random(seed))
-    assert simulation.run(5000)
-    assert simulation.max_pods <= max(before, limits.replicas)
-    assert simulation.new.ready == limits.replicas
-
-
 @pytest.mark.parametrize(
     ("old", "new", "switched", "expected"),
     [
@@ -161,25 +75,23 @@ def test_one_move(old: ColourState, new: ColourState, switched: bool, expected: 
     assert (move.kind, move.replicas) == expected
 
 
-REPLICAS = 4
-
-
 class Killed(BaseException):
     """The process ended here."""
 
 
 @dataclass
 class ClusterState:
-    """The cluster's state: it outlives every run."""
+    """It outlives every run; ``full`` are the replicas of each colour when it is live."""
 
     random: Random
     colours: dict[str, Colour] = field(default_factory=lambda: {"blue": Colour(), "green": Colour()})
     templates: dict[str, str] = field(default_factory=lambda: {"blue": "", "green": ""})
+    full: dict[str, int] = field(default_factory=lambda: {"blue": 0, "green": 0})
     live: str = ""
     source: str = ""
     now: float = 0.0
     max_pods: int = 0
-    min_ready: int = REPLICAS
+    min_ready: int = 99
 
     def advance(self, seconds: float) -> None:
         """Advance time; random actions happen."""
@@ -193,12 +105,15 @@ class ClusterState:
 
 @dataclass
 class FakePair:
-    """The pair as a run sees it; a template that begins with ``bad`` never becomes ready."""
+    """The pair as a run sees it.
+
+    Pods of the template ``bad`` do not get ready, those of ``late`` only before the switch.
+    """
 
     cluster: ClusterState
     template: str
+    replicas: int
     dies_after: int = 10**9
-    replicas: int = REPLICAS
     title: str = "Deployment default/w"
 
     def _count_call(self) -> None:
@@ -209,20 +124,25 @@ class FakePair:
 
     async def read_state(self) -> PairState:
         self._count_call()
-        colours = {}
-        for name, colour in self.cluster.colours.items():
-            template = self.cluster.templates[name]
-            full = REPLICAS if template else 0
-            colours[name] = replace(colour.state, template=template, live_replicas=full)
-        return PairState(colours, self.cluster.live, self.cluster.source)
+        states = {
+            name: replace(
+                colour.state, template=self.cluster.templates[name], live_replicas=self.cluster.full[name]
+            )
+            for name, colour in self.cluster.colours.items()
+        }
+        return PairState(states, self.cluster.live, self.cluster.source)
 
     async def apply_deployment(self, colour: str, replicas: int) -> None:
         self._count_call()
         deployment = self.cluster.colours[colour]
         if self.cluster.templates[colour] != self.template:
             assert not deployment.state.pods, "its template changes while it has no pods"
-        self.cluster.templates[colour] = self.template
-        deployment.replicas, deployment.broken = replicas, self.template.startswith("bad")
+        self.cluster.templates[colour], self.cluster.full[colour] = self.template, self.replicas
+        deployment.replicas, deployment.broken = replicas, self._is_broken(colour)
+
+    def _is_broken(self, colour: str) -> bool:
+        template = self.cluster.templates[colour]
+        return template == "bad" or (template == "late" and colour == self.cluster.live)
 
     async def scale(self, colour: str, replicas: int) -> None:
         self._count_call()
@@ -235,6 +155,7 @@ class FakePair:
     async def switch_service(self, colour: str) -> None:
         self._count_call()
         self.cluster.live = colour
+        self.cluster.colours[colour].broken = self._is_broken(colour)
 
     async def set_source(self, source: str | None) -> None:
         self._count_call()
@@ -260,62 +181,85 @@ class FakeCall:
         return self.cluster.now
 
 
-def run(
-    cluster: ClusterState, template: str, step: int, switch_at: int, dies_after: int = 10**9
-) -> str | None:
+def run(cluster: ClusterState, template: str, limits: Limits, dies_after: int = 10**9) -> str | None:
     """Run one update: the live colour or the failure message; None if it was killed."""
     call: Any = FakeCall(cluster)
-    pair: Any = FakePair(cluster, template, dies_after)
+    pair: Any = FakePair(cluster, template, limits.replicas, dies_after)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollout, "time", call)
         try:
-            return asyncio.run(rollout.Rollout(call, pair, step, switch_at, 120).run())
+            return asyncio.run(rollout.Rollout(call, pair, limits.step, limits.switch_at, 120).run())
         except OperationError as error:
             return str(error)
         except Killed:
             return None
 
 
-def started_cluster(seed: int, step: int, switch_at: int) -> ClusterState:
+def started_cluster(seed: int, limits: Limits) -> ClusterState:
     cluster = ClusterState(Random(seed))
-    assert run(cluster, "one", step, switch_at) == "blue"
-    cluster.min_ready = REPLICAS  # before the first pod there was none
+    assert run(cluster, "one", limits) == "blue"
+    cluster.max_pods, cluster.min_ready = 0, 99  # before the first pod there was none
     return cluster
 
 
-STEPS, SWITCHES = st.integers(1, REPLICAS), st.integers(1, REPLICAS - 1)
-KILLS = st.lists(st.tuples(st.sampled_from(["one", "two", "three", "bad"]), st.integers(0, 60)), max_size=4)
+@st.composite
+def random_limits(draw: st.DrawFn) -> Limits:
+    replicas = draw(st.integers(2, 9))
+    return Limits(replicas, draw(st.integers(1, replicas)), draw(st.integers(1, replicas - 1)))
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**32), STEPS, SWITCHES, KILLS)
-def test_whatever_was_killed_the_next_run_gets_there(
-    seed: int, step: int, switch_at: int, kills: list[tuple[str, int]]
+SEEDS = st.integers(0, 2**32)
+TEMPLATES = st.sampled_from(["one", "two", "three", "bad", "late"])
+
+
+@given(random_limits(), SEEDS)
+def test_an_update_never_has_more_pods_than_replicas_nor_serves_with_fewer_than_promised(
+    limits: Limits, seed: int
 ) -> None:
-    cluster = started_cluster(seed, step, switch_at)
+    cluster = started_cluster(seed, limits)
+    assert run(cluster, "two", limits) == "green"
+    assert (cluster.colours["blue"].state, cluster.colours["green"].ready) == (ColourState(), limits.replicas)
+    assert cluster.max_pods <= limits.replicas
+    assert cluster.min_ready >= min(limits.switch_at, limits.replicas - limits.switch_at)
+
+
+@given(random_limits(), st.integers(1, 12), SEEDS)
+def test_an_update_with_another_number_of_replicas_ends(limits: Limits, before: int, seed: int) -> None:
+    cluster = started_cluster(seed, replace(limits, replicas=before))
+    assert run(cluster, "two", limits) == "green"
+    assert cluster.max_pods <= max(before, limits.replicas)
+    assert cluster.colours["green"].ready == limits.replicas
+
+
+@settings(max_examples=150)
+@given(SEEDS, random_limits(), st.lists(st.tuples(TEMPLATES, st.integers(0, 60)), max_size=4))
+def test_whatever_was_killed_the_next_run_gets_there(
+    seed: int, limits: Limits, kills: list[tuple[str, int]]
+) -> None:
+    cluster = started_cluster(seed, limits)
     for template, after in kills:
-        run(cluster, template, step, switch_at, after)
-    live = run(cluster, "last", step, switch_at)
+        run(cluster, template, limits, after)
+    live = run(cluster, "last", limits)
     assert live in cluster.colours, live
     assert (cluster.live, cluster.source, cluster.templates[live]) == (live, "", "last")
-    assert cluster.colours[live].ready == REPLICAS
-    assert sum(colour.state.pods for colour in cluster.colours.values()) == REPLICAS
-    assert cluster.max_pods <= REPLICAS
+    assert cluster.colours[live].ready == limits.replicas
+    assert sum(colour.state.pods for colour in cluster.colours.values()) == limits.replicas
+    assert cluster.max_pods <= limits.replicas
     assert cluster.min_ready >= 1
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.integers(0, 2**32), STEPS, SWITCHES, st.lists(st.integers(0, 90), max_size=3))
-def test_bad_pods_lead_back_even_when_the_way_back_is_killed(
-    seed: int, step: int, switch_at: int, kills: list[int]
+@given(SEEDS, random_limits(), st.sampled_from(["bad", "late"]), st.lists(st.integers(0, 90), max_size=3))
+def test_pods_that_do_not_get_ready_lead_back_even_when_the_way_back_is_killed(
+    seed: int, limits: Limits, template: str, kills: list[int]
 ) -> None:
-    cluster = started_cluster(seed, step, switch_at)
+    cluster = started_cluster(seed, limits)
     for after in kills:
-        run(cluster, "bad", step, switch_at, after)
-    message = run(cluster, "bad", step, switch_at)
+        run(cluster, template, limits, after)
+    message = run(cluster, template, limits)
     assert message is not None
-    assert message.endswith("(pod w: not ready); blue has its 4 replicas again, and the Service points to it")
-    assert (cluster.live, cluster.source, cluster.colours["blue"].ready) == ("blue", "", REPLICAS)
+    restored = f"blue has its {limits.replicas} replicas again, and the Service points to it"
+    assert message.endswith(f"(pod w: not ready); {restored}")
+    assert (cluster.live, cluster.source, cluster.colours["blue"].ready) == ("blue", "", limits.replicas)
     assert cluster.colours["green"].state.gpu_pods == 0
-    assert cluster.max_pods <= REPLICAS
+    assert cluster.max_pods <= limits.replicas
     assert cluster.min_ready >= 1

@@ -17,7 +17,7 @@ from infra.config import load
 from lab.plane import ControlPlane
 from lab.rehearse import nodes
 from lab.toolchain import Toolchain
-from tests.clouds.aws.moto_account import Account
+from tests.fakes.moto import Account
 from tests.journey.aws_world import World
 from tests.journey.conftest import HERE, make_checkout
 from tests.stack.destroy.played_karpenter import PlayedKarpenter

@@ -45,12 +45,8 @@ def resource(urn: str, **more: Any) -> dict[str, Any]:
     return {"urn": urn, "type": kind, "custom": not kind.startswith("gpuform:"), **more}
 
 
-OUTPUTS = {
-    "name": "s",
-    "endpoint": "https://e",
-    "certificateAuthority": {"data": "Y2E="},
-    "arn": "arn:aws:eks:r:42:c",
-}
+OUTPUTS: dict[str, Any] = {"name": "s", "endpoint": "https://e", "arn": "arn:aws:eks:r:42:c"}
+OUTPUTS["certificateAuthority"] = {"data": "Y2E="}
 STATE: dict[str, Any] = {
     "version": 3,
     "deployment": {
@@ -63,20 +59,15 @@ STATE: dict[str, Any] = {
             resource(LABELS, custom=True, provider=OWN, inputs={"kubeconfig": "secret"}),
             resource(WORKLOADS, parent=STACK),
             resource(POD, parent=WORKLOADS, provider=KUBERNETES, id="examples/p"),
-            resource(
-                QUEUE,
-                provider=AWS,
-                dependencies=[RELEASE, CLUSTER],
-                propertyDependencies={"name": [RELEASE], "tags": [CLUSTER]},
-                deletedWith=RELEASE,
-            ),
+            resource(QUEUE, provider=AWS, dependencies=[RELEASE, CLUSTER], deletedWith=RELEASE,
+                     propertyDependencies={"name": [RELEASE], "tags": [CLUSTER]}),
         ],
         "pending_operations": [
             {"resource": resource(RELEASE), "type": "deleting"},
             {"resource": resource(QUEUE), "type": "deleting"},
         ],
     },
-}
+}  # fmt: skip
 
 
 class PlayedCluster:
@@ -209,17 +200,11 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def aws_state(region: str = REGION, *more: dict[str, Any]) -> dict[str, Any]:
-    provider = {
-        "urn": AWS.removesuffix("::id"),
-        "type": "pulumi:providers:aws",
-        "id": "id",
-        "inputs": {"region": region},
-    }
-    vpc = {"urn": VPC, "type": "aws:ec2/vpc:Vpc", "custom": True, "id": "vpc-1", "provider": AWS}
+    provider = resource(AWS.removesuffix("::id"), id="id", inputs={"region": region})
+    vpc = resource(VPC, id="vpc-1", provider=AWS)
     return {"deployment": {"resources": [provider, vpc, *more]}}
 
 
 def eks(account: str = "42", name: str = "aws-dev") -> dict[str, Any]:
-    urn = f"{BASE}aws:eks/cluster:Cluster::c"
-    outputs = {**OUTPUTS, "name": name, "arn": f"arn:aws:eks:{REGION}:{account:0>12}:cluster/{name}"}
-    return {"urn": urn, "type": "aws:eks/cluster:Cluster", "custom": True, "outputs": outputs}
+    arn = f"arn:aws:eks:{REGION}:{account:0>12}:cluster/{name}"
+    return resource(CLUSTER, outputs={**OUTPUTS, "name": name, "arn": arn})

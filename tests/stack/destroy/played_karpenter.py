@@ -18,8 +18,8 @@ import yaml
 
 from gpuform.kubernetes.cluster import Cluster
 from gpuform.kubernetes.kinds import INGRESS, NODE, NODE_CLAIM, NODE_CLASS, NODE_POOL, SERVICE
-from tests.clouds.aws.moto_account import primary
 from tests.conftest import Kubectl
+from tests.fakes.moto import primary
 
 LEASE = "karpenter-leader-election"
 TERMINATION = "karpenter.sh/termination"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gpuform.clients.aws.api import create_client
-from tests.clouds.aws.moto_account import REGION, Account
+from tests.fakes.moto import REGION, Account
 from tests.stack.destroy.conftest import POOL, STACK, Small, answer
 from tests.stack.destroy.played_karpenter import PlayedKarpenter, service, volume
 

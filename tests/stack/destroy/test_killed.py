@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from tests.clouds.aws.moto_account import Account
+from tests.fakes.moto import Account
 from tests.stack.destroy.conftest import POOL, STACK, Small
 from tests.stack.destroy.played_karpenter import service, volume
 

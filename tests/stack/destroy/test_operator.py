@@ -9,7 +9,7 @@ import pytest
 from gpuform.checkout.errors import Failure
 from gpuform.kubernetes.kinds import Kind
 from gpuform.stack.destroy import Destroy, StackTeardown, operator
-from infra.config import parse
+from tests.build.environments import on
 from tests.stack.destroy.engine_state import (
     PlayedCluster,
     PlayedEngine,
@@ -26,12 +26,7 @@ RELEASE = resource(
 )
 HELD = {"finalizers": ["nvidia.com/gpucluster"]}
 GOING = {**HELD, "deletionTimestamp": "2026-11-25T00:00:00Z"}
-OF_RELEASE = {
-    "annotations": {
-        "meta.helm.sh/release-name": "gpu-operator",
-        "meta.helm.sh/release-namespace": "gpu-operator",
-    }
-}
+OF_RELEASE = {"annotations": {f"meta.helm.sh/release-{key}": "gpu-operator" for key in ("name", "namespace")}}
 Objects = dict[Kind, list[dict[str, Any]]]
 
 
@@ -57,9 +52,8 @@ def stack_on_cluster(
     monkeypatch: pytest.MonkeyPatch, played: Played, lines: list[str], state: Any = None, **gpu_operator: Any
 ) -> tuple[StackTeardown, PlayedEngine]:
     patch_cluster(monkeypatch, played, "/nowhere", "lab")
-    cluster = {"kind": "existing", "kubeconfig": "/nowhere", "context": "lab"}
-    pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
-    env = parse({"name": "e", "cluster": cluster, "gpu_operator": gpu_operator, "pools": [pool]})
+    cluster = {"kubeconfig": "/nowhere", "context": "lab"}
+    env = on("existing", {"machine": "g2.5xlarge"}, cluster=cluster, gpu_operator=gpu_operator)
     resources = [RELEASE] if state is None else state
     target = teardown_of(env, {"deployment": {"resources": resources}}, lines.append, wait_s=0.3)
     return target, engine_of(target)
@@ -97,20 +91,17 @@ def test_what_is_being_deleted_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_wait_ends_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, engine = stack_on_cluster(
-        monkeypatch, Played({operator.GPU_CLUSTER: [one("gpu-cluster", **GOING)]}, None), []
-    )
-    with pytest.raises(
-        Failure, match=r"gpu-cluster \(finalizer nvidia.com/gpucluster\) after 0.3 s; .* its log"
-    ):
+    played = Played({operator.GPU_CLUSTER: [one("gpu-cluster", **GOING)]}, None)
+    target, engine = stack_on_cluster(monkeypatch, played, [])
+    message = r"gpu-cluster \(finalizer nvidia.com/gpucluster\) after 0.3 s; .* its log"
+    with pytest.raises(Failure, match=message):
         Destroy(target, target.plan()).run()
     assert engine.asked == []
 
 
 def test_what_the_release_made_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, engine = stack_on_cluster(
-        monkeypatch, Played({operator.DRIVER: [one("default", **OF_RELEASE)]}, None), []
-    )
+    played = Played({operator.DRIVER: [one("default", **OF_RELEASE)]}, None)
+    target, engine = stack_on_cluster(monkeypatch, played, [])
     Destroy(target, target.plan()).run()
     assert engine.asked == [()]
 
@@ -120,7 +111,7 @@ def test_what_the_release_made_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> 
     [("connection refused", None, {}), ("", [], {}), ("", None, {"mode": "existing"})],
     ids=["unreachable", "no release", "another's operator"],
 )
-def test_where_the_engine_decides(
+def test_operators_objects_are_left_to_the_engine_in_other_cases(
     monkeypatch: pytest.MonkeyPatch, problem: str, state: Any, gpu_operator: dict[str, str]
 ) -> None:
     """An unreachable cluster is the engine's to report; an operator that stays deletes its objects later."""

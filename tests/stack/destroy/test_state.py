@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,7 +26,7 @@ from tests.stack.destroy.engine_state import PlayedCluster, resource
 pytestmark = pytest.mark.unit
 
 
-def test_a_state_is_told_apart() -> None:
+def test_state_separates_what_is_in_the_cluster() -> None:
     known = State.from_state(states.STATE)
     assert known.in_cluster == {states.RELEASE, states.LABELS, states.POD}
     assert known.workloads() == (DeclaredObject("Pod", "examples", "p"),)
@@ -39,34 +40,26 @@ def test_workloads_lie_in_components_of_their_own_and_two_colours_are_two() -> N
     inner = f"{states.WORKLOADS.rpartition('::')[0]}$gpuform:workloads:GpuDeployment"
     web = f"{inner}::w"
     colours = {"deployment": {"metadata": {"namespace": "lab", "name": "web"}}, "kubeconfig": "k"}
+    of_cluster: dict[str, Any] = {"parent": web, "provider": states.KUBERNETES, "id": "lab/w"}
     made = [
-        resource(
-            f"{inner}$kubernetes:apps/v1:Deployment::w", parent=web, provider=states.KUBERNETES, id="lab/w"
-        ),
-        resource(
-            f"{inner}$kubernetes:core/v1:Service::s", parent=web, provider=states.KUBERNETES, id="lab/w"
-        ),
+        resource(f"{inner}$kubernetes:apps/v1:Deployment::w", **of_cluster),
+        resource(f"{inner}$kubernetes:core/v1:Service::s", **of_cluster),
         resource(f"{inner}$gpuform:workloads:BlueGreen::b", parent=web, provider=states.OWN, inputs=colours),
     ]
     known = State.from_state({"deployment": {"resources": [resource(states.STACK), *made]}})
-    assert known.workloads() == (
-        DeclaredObject("Deployment", "lab", "w"),
-        DeclaredObject("Deployment", "lab", "web-blue"),
-        DeclaredObject("Deployment", "lab", "web-green"),
-    )
+    names = ("w", "web-blue", "web-green")
+    assert known.workloads() == tuple(DeclaredObject("Deployment", "lab", name) for name in names)
 
 
 def test_parts_without_pods_are_left_to_the_engine_and_a_destroy_can_delete_all_others() -> None:
     """Of a served and scaled workload; a destroy looks each kind up."""
     inner = f"{states.WORKLOADS.rpartition('::')[0]}$gpuform:workloads:GpuDeployment"
     env = parse(SERVED)
-    objects = workloads.objects(env, env.workloads[1])
-    types = [
-        f"kubernetes:{CORE_NAMES.get(one['apiVersion'], one['apiVersion'])}:{one['kind']}" for one in objects
-    ]
+    of_cluster = {"parent": f"{inner}::t", "provider": states.KUBERNETES, "id": "default/triton"}
     made = [
-        resource(f"{inner}${token}::t", parent=f"{inner}::t", provider=states.KUBERNETES, id="default/triton")
-        for token in types
+        resource(f"{inner}$kubernetes:{CORE_NAMES.get(version, version)}:{one['kind']}::t", **of_cluster)
+        for one in workloads.objects(env, env.workloads[1])
+        if (version := one["apiVersion"])
     ]
     known = State.from_state({"deployment": {"resources": [resource(states.STACK), *made]}})
     assert [one.kind for one in known.workloads()] == ["InferenceService"]
@@ -85,33 +78,30 @@ def test_a_cluster_that_is_gone_leaves_no_word_in_the_state() -> None:
     assert State.from_state(states.STATE).in_cluster, "what was given is not changed"
 
 
-def _lease(age: float, holder: str = "karpenter-1") -> dict[str, Any]:
-    return {"spec": {"holderIdentity": holder, "age": age}}
-
-
-def _renewed(lease: dict[str, Any]) -> dict[str, Any]:
-    """With a time instead of its age, relative to now: tests are collected long before they run."""
-    then = datetime.now(UTC) - timedelta(seconds=lease["spec"]["age"])
-    return {"spec": {**lease["spec"], "renewTime": then.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}}
+Lease = tuple[float, str]
+"""Its age, since tests are collected long before they run, and its holder."""
 
 
 @pytest.mark.parametrize(
-    ("objects", "alive", "state"),
+    ("deployment", "lease", "alive", "state"),
     [
-        ({}, False, "is not running"),
-        ({DEPLOYMENT: [{"spec": {"replicas": 2}, "status": {"readyReplicas": 1}}]}, True,
+        (None, None, False, "is not running"),
+        ({"spec": {"replicas": 2}, "status": {"readyReplicas": 1}}, None, True,
          r"is running \(1 of 2 ready\)"),
-        ({DEPLOYMENT: [{"spec": {"replicas": 2}, "status": {}}]}, False, r"is not ready \(0 of 2\)"),
-        ({LEASE: [_lease(3)]}, True, "is running .karpenter-1 is the leader"),
-        ({LEASE: [_lease(600)]}, False, "is not running"),
-        ({LEASE: [_lease(3, "")]}, False, "is not running"),  # it released its lease
-        ({DEPLOYMENT: [{"status": {}}], LEASE: [_lease(3)]}, True, "is running"),
+        ({"spec": {"replicas": 2}, "status": {}}, None, False, r"is not ready \(0 of 2\)"),
+        (None, (3, "karpenter-1"), True, "is running .karpenter-1 is the leader"),
+        (None, (600, "karpenter-1"), False, "is not running"),
+        (None, (3, ""), False, "is not running"),  # it released its lease
+        ({"status": {}}, (3, "karpenter-1"), True, "is running"),
     ],
 )  # fmt: skip
-def test_whether_karpenter_lives(objects: dict[Kind, list[dict[str, Any]]], alive: bool, state: str) -> None:
-    played = {
-        kind: [_renewed(one) if kind == LEASE else one for one in ones] for kind, ones in objects.items()
-    }
+def test_karpenter_is_alive_by_ready_pods_or_a_renewed_lease(
+    deployment: Any, lease: Lease | None, alive: bool, state: str
+) -> None:
+    played: dict[Kind, list[dict[str, Any]]] = {DEPLOYMENT: [deployment]} if deployment else {}
+    if lease:
+        renewed = (datetime.now(UTC) - timedelta(seconds=lease[0])).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        played[LEASE] = [{"spec": {"holderIdentity": lease[1], "renewTime": renewed}}]
     found = operator.read_controller(cast(Cluster, PlayedCluster(played)))
     assert found.alive is alive
     assert re.match(state, found.state)
@@ -134,9 +124,8 @@ def test_what_blocks_is_named() -> None:
 
 
 def test_waiting_ends_and_says_what_is_left() -> None:
-    left = [Remaining("NodeClaim", f"n{index}", "finalizer f") for index in range(7)] + [
-        Remaining("EC2NodeClass", "c")
-    ]
+    left = [Remaining("NodeClaim", f"n{index}", "finalizer f") for index in range(7)]
+    left.append(Remaining("EC2NodeClass", "c"))
     text = summarise(left)
     assert text.startswith("7 NodeClaims left: n0 (finalizer f), ")
     assert text.endswith("n4 (finalizer f) and 2 more; 1 EC2NodeClass left: c")
@@ -144,13 +133,6 @@ def test_waiting_ends_and_says_what_is_left() -> None:
     with pytest.raises(StillExists, match=r"and 2 more; 1 EC2NodeClass left: c after 0\.3 s"):
         wait_until_deleted(lambda: left, 0.3, message.append)
     assert message == [text], "an unchanged line is not said again"
-    answers = iter([left, Unreachable("no answer"), []])
-
-    def look() -> list[Remaining]:
-        found = next(answers)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
+    look = Mock(side_effect=[left, Unreachable("no answer"), []])
     wait_until_deleted(look, 5, message.append)
     assert message[1:] == [text, "no answer"]

@@ -14,25 +14,23 @@ from gpuform.reports import stack as report
 from gpuform.stack.drift import nodes
 from gpuform.stack.drift.rules import Drift, DriftRules, Finding
 from gpuform.stack.drift.run import step_findings
-from infra.config import parse
+from infra.model.environment import Environment
 from infra.model.pool import plugin_config
 from infra.plan.gpu_operator import driver_version
 from infra.plan.sharing import pool_labels, pool_taints
-from tests.plan.aws_environments import TABLE
+from tests.build.aws_environments import TABLE
+from tests.build.environments import on
 
 pytestmark = pytest.mark.unit
 
 CUT = {"kind": "mig", "layout": "all-1g.5gb"}
 SHARED = {"kind": "time_slicing", "replicas": 4}
-EMBEDDED: dict[str, Any] = {
-    "name": "e",
-    "cluster": {"kind": "embedded"},
-    "pools": [
-        {"name": "mig", "machine": "g4.p1.40g", "nodes": 1, "sharing": CUT},
-        {"name": "t4", "machine": "g2.5xlarge", "nodes": 1, "sharing": SHARED},
-        {"name": "cpu", "machine": "m6i.xlarge", "nodes": 1},
-    ],
-}  # fmt: skip
+EMBEDDED = on(
+    "embedded",
+    {"name": "mig", "machine": "g4.p1.40g", "sharing": CUT},
+    {"name": "t4", "machine": "g2.5xlarge", "sharing": SHARED},
+    {"name": "cpu", "machine": "m6i.xlarge"},
+)
 TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 MIG = 'metadata.labels["nvidia.com/mig.config{}"]'
 DRIVER = "nvidia.com/cuda.driver-version.full"
@@ -43,12 +41,11 @@ def live_nodes() -> dict[str, dict[str, Any]]:
     """Nodes without drift, typed by hand."""
     ours = {"gpuform.io/environment": "e"}
     plugin = "nvidia.com/device-plugin.config"
-    env = parse(EMBEDDED)
-    gpu = {**ours, DRIVER: driver_version(env)}
+    gpu = {**ours, DRIVER: driver_version(EMBEDDED)}
     mig = {"nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/mig.config.state": "success"}
     labels = {
-        "mig-0": {**gpu, **mig, "gpuform.io/pool": "mig", plugin: plugin_config.key(env.pools[0])},
-        "t4-0": {**gpu, "gpuform.io/pool": "t4", plugin: plugin_config.key(env.pools[1])},
+        "mig-0": {**gpu, **mig, "gpuform.io/pool": "mig", plugin: plugin_config.key(EMBEDDED.pools[0])},
+        "t4-0": {**gpu, "gpuform.io/pool": "t4", plugin: plugin_config.key(EMBEDDED.pools[1])},
         "cpu-0": {**ours, "gpuform.io/pool": "cpu"},
     }
     offers = {
@@ -96,64 +93,50 @@ def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
         (lambda live: live["cpu-0"]["status"]["allocatable"].update({"nvidia.com/gpu": "1"}),
          [("Node cpu-0", 'status.allocatable["nvidia.com/gpu"]', "changed", "0", "1")]),
         (lambda live: live.pop("cpu-0"), [("Node cpu-0", "", "missing", "a node of pool cpu", "none")]),
-        (
-            lambda live: live["t4-0"]["spec"].update(
-                taints=[{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]
-            ),
-            [],
-        ),
+        (lambda live: live["t4-0"]["spec"].update(
+            taints=[{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]), []),
     ],
 )  # fmt: skip
 def test_nodes(change: Callable[[dict[str, dict[str, Any]]], Any], message: list[tuple[str, ...]]) -> None:
-    live = copy.deepcopy(live_nodes())
+    live = live_nodes()
     change(live)
-    found = nodes.check_nodes(parse(EMBEDDED), DriftRules(), live.values())
+    found = nodes.check_nodes(EMBEDDED, DriftRules(), live.values())
     assert [(one.resource, one.path, one.how, one.expected, one.found) for one in found] == message
 
 
 def test_nodes_of_an_existing_cluster_are_those_that_the_selector_finds() -> None:
-    pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"rack": "7"}}
-    env = parse({**EMBEDDED, "cluster": {"kind": "existing", "kubeconfig": "/k"}, "pools": [pool]})
+    env = on("existing", {"name": "t4", "machine": "g2.5xlarge", "selector": {"rack": "7"}})
     (none,) = nodes.check_nodes(env, DriftRules(), [])
-    assert (none.resource, none.how, none.expected) == (
-        "pool t4",
-        "missing",
-        "a node that its selector matches",
-    )
+    wanted = "a node that its selector matches"
+    assert (none.resource, none.how, none.expected) == ("pool t4", "missing", wanted)
     bare = {"metadata": {"name": "n", "labels": {"rack": "7"}}, "spec": {}, "status": {}}
     paths = {one.path for one in nodes.check_nodes(env, DriftRules(), [bare])}
     assert 'metadata.labels["gpuform.io/pool"]' in paths, "a node that has lost our label is still ours"
 
 
-HOSTS = {"kind": "hosts", "driver": {"source": "nvidia", "version": "550.163.01"}, "kubeconfig": "/k"}
-EXISTING = {"kind": "existing", "kubeconfig": "/k"}
+def node_of(env: Environment, offers: dict[str, str], **labels: str) -> dict[str, Any]:
+    """A node with what the plan gives those of the first pool, and with these labels."""
+    return {
+        "metadata": {"name": "h0", "labels": {**pool_labels(env, env.pools[0]), "pool": "p0", **labels}},
+        "spec": {"taints": pool_taints(env, env.pools[0])},
+        "status": {"allocatable": offers},
+    }
 
 
 @pytest.mark.parametrize(
-    ("cluster", "operator", "drifted"),
+    ("kind", "operator", "drifted"),
     [
-        (HOSTS, {}, False),
-        (EXISTING, {"driver": "host"}, False),
-        (EXISTING, {"mode": "device_plugin"}, False),
-        (EXISTING, {}, True),
+        ("hosts", {}, False),
+        ("existing", {"driver": "host"}, False),
+        ("existing", {"mode": "device_plugin"}, False),
+        ("existing", {}, True),
     ],
 )
-def test_only_the_operators_own_driver_can_drift(
-    cluster: dict[str, Any], operator: dict[str, str], drifted: bool
-) -> None:
-    place = {"hosts": ["t4-0"]} if cluster["kind"] == "hosts" else {"selector": {"a": "b"}}
-    pool = {"name": "t4", "gpu": {"models": ["T4"], "count": 1}, **place}
-    env = parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
-    node = {
-        "metadata": {
-            "name": "t4-0",
-            "labels": {**pool_labels(env, env.pools[0]), DRIVER: "550.163.01", "a": "b"},
-        },
-        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
-        "status": {"allocatable": {"nvidia.com/gpu": "1"}},
-    }
+def test_only_the_operators_own_driver_can_drift(kind: str, operator: dict[str, str], drifted: bool) -> None:
+    env = on(kind, {"gpu": {"models": ["T4"], "count": 1}}, gpu_operator=operator)
+    node = node_of(env, {"nvidia.com/gpu": "1"}, **{DRIVER: "550.163.01"})
     found = [one.path for one in nodes.check_nodes(env, DriftRules(), [node])]
-    assert found == ([f'metadata.labels["{DRIVER}"]'] if drifted else [])
+    assert found == [DRIVER_AT] * drifted
 
 
 GPUS = "karpenter.k8s.aws/instance-gpu-count"
@@ -175,57 +158,42 @@ def test_nodes_that_differ_in_gpus_are_each_measured_by_their_own(
     count: str, shares: str, message: list[tuple[str, ...]]
 ) -> None:
     env = TABLE["several counts"]
-    live = {
-        "metadata": {"name": "n", "labels": {**pool_labels(env, env.pools[0]), GPUS: count}},
-        "spec": {"taints": pool_taints(env, env.pools[0])},
-        "status": {"allocatable": {"nvidia.com/gpu.shared": shares}},
-    }
-    assert [
-        (one.path, one.how, one.expected, one.found) for one in nodes.check_nodes(env, DriftRules(), [live])
-    ] == message
+    live = node_of(env, {"nvidia.com/gpu.shared": shares}, **{GPUS: count})
+    found = nodes.check_nodes(env, DriftRules(), [live])
+    assert [(one.path, one.how, one.expected, one.found) for one in found] == message
 
 
-def test_maps() -> None:
-    env = parse(EMBEDDED)
-    live = [copy.deepcopy(dict(one)) for one in nodes.planned_config_maps(env)]
-    assert list(nodes.check_maps(env, live)) == []
+def test_config_maps_drift_key_by_key() -> None:
+    live = [copy.deepcopy(dict(one)) for one in nodes.planned_config_maps(EMBEDDED)]
+    assert list(nodes.check_maps(EMBEDDED, live)) == []
     sharing, mig = live
     sharing["data"]["mine"] = "x"
     sharing["data"]["default"] = "y"
     name = f"ConfigMap gpu-operator/{sharing['metadata']['name']}"
     other = f"ConfigMap gpu-operator/{mig['metadata']['name']}"
-    assert sorted(nodes.check_maps(env, [sharing])) == sorted(
-        [
-            Finding(name, "data.default", "changed", "cluster"),
-            Finding(name, "data.mine", "added", "cluster"),
-            Finding(other, "", "missing", "cluster", "a ConfigMap", "none"),
-        ]
-    )
+    assert set(nodes.check_maps(EMBEDDED, [sharing])) == {
+        Finding(name, "data.default", "changed", "cluster"),
+        Finding(name, "data.mine", "added", "cluster"),
+        Finding(other, "", "missing", "cluster", "a ConfigMap", "none"),
+    }
     del mig["data"]["config.yaml"]
-    assert [one.path for one in nodes.check_maps(env, [mig]) if one.resource == other] == [
-        'data["config.yaml"]'
-    ]
+    paths = [one.path for one in nodes.check_maps(EMBEDDED, [mig]) if one.resource == other]
+    assert paths == ['data["config.yaml"]']
 
 
 URN = "urn:pulumi:local::gpuform::gpuform:platform:NodePools$kubernetes:core/v1:{}::pools-t4-0"
 
 
 def step(op: str, kind: str, *paths: str) -> Step:
-    before = {
-        "metadata": {"name": "t4-0", **({} if kind == "Node" else {"namespace": "n"})},
-        "data": {"a": "hush"},
-    }
+    metadata = {"name": "t4-0", **({} if kind == "Node" else {"namespace": "n"})}
+    before = {"metadata": metadata, "data": {"a": "hush"}}
     return Step(op, URN.format(kind), "planned", Change(before, {}, paths))  # type: ignore[arg-type]
 
 
-def test_secrets_are_told_by_path_and_never_by_value() -> None:
-    told = [
-        *step_findings(step("update", "Secret", "data.a", "data.b")),
-        *step_findings(step("delete", "Node")),
-        *step_findings(
-            Step("update", "urn:pulumi:local::gpuform::pulumi:pulumi:Stack::gpuform-local", "planned")
-        ),
-    ]
+def test_engine_findings_of_secrets_have_a_path_and_no_value() -> None:
+    stack = Step("update", "urn:pulumi:local::gpuform::pulumi:pulumi:Stack::gpuform-local", "planned")
+    steps = (step("update", "Secret", "data.a", "data.b"), step("delete", "Node"), stack)
+    told = [finding for one in steps for finding in step_findings(one)]
     assert told == [
         Finding("Secret n/t4-0", "data.a", "missing", "engine"),
         Finding("Secret n/t4-0", "data.b", "missing", "engine"),
@@ -241,7 +209,7 @@ def pod(image: str, replicas: int | None, variable: str, password: str) -> dict[
     return {"metadata": metadata, "spec": spec}
 
 
-def test_the_engines_values_are_told_by_the_names_of_list_entries() -> None:
+def test_engine_findings_name_list_entries() -> None:
     paths = (
         "spec.replicas",
         "spec.template.spec.containers[0].image",
@@ -260,32 +228,23 @@ def test_the_engines_values_are_told_by_the_names_of_list_entries() -> None:
     ]
 
 
-def test_the_taints_of_a_node_are_told_by_name_alone() -> None:
+def test_taint_findings_are_the_clusters_by_name() -> None:
     by_engine = [Finding("Node a", "spec.taints[0].key", "changed", "engine", "x", "y")]
     by_cluster = [Finding("Node a", "spec.taints[y:NoSchedule]", "added", "cluster", "none", "no value")]
     assert Drift.merge("s", by_engine, by_cluster).findings == tuple(by_cluster)
     assert Drift.merge("s", by_engine, []).findings == tuple(by_engine)
 
 
-def test_what_both_have_seen_is_told_once() -> None:
+def test_finding_of_engine_and_cluster_is_listed_once() -> None:
     by_engine = [Finding("Node a", "", "missing", "engine"), Finding("Node b", "spec.x", "changed", "engine")]
     by_cluster = [Finding("Node a", "", "missing", "cluster", "a node", "none")]
     drift = Drift.merge("s", [*by_engine, *by_engine], by_cluster)
     assert drift.findings == (by_cluster[0], by_engine[1])
-    assert drift.to_json() == {
-        "stack": "s",
-        "drift": True,
-        "findings": [
-            {
-                "resource": "Node a", "path": "", "how": "missing", "by": "cluster",
-                "expected": "a node", "found": "none",
-            },
-            {
-                "resource": "Node b", "path": "spec.x", "how": "changed", "by": "engine",
-                "expected": "", "found": "",
-            },
-        ],
-    }  # fmt: skip
+    keys = ("resource", "path", "how", "by", "expected", "found")
+    values = (("Node a", "", "missing", "cluster", "a node", "none"),
+              ("Node b", "spec.x", "changed", "engine", "", ""))  # fmt: skip
+    findings = [dict(zip(keys, own, strict=True)) for own in values]
+    assert drift.to_json() == {"stack": "s", "drift": True, "findings": findings}
 
 
 def rendered(drift: Drift) -> str:
@@ -299,10 +258,7 @@ def rendered(drift: Drift) -> str:
 def test_the_table_names_keys_in_brackets_and_counts() -> None:
     one = Finding("Node a", 'metadata.labels["x.io/y"]', "changed", "cluster", "[1]", "2")
     text = rendered(Drift("s", (one,)))
-    assert 'metadata.labels["x.io/y"]' in text
-    assert "[1]" in text
-    assert (
-        text.splitlines()[-1] == "s: drift, 1 in 1 resource; "
-        "`gpuform drift s --repair` restores what is declared"
-    )
+    assert [part in text for part in ('metadata.labels["x.io/y"]', "[1]")] == [True, True]
+    restores = "`gpuform drift s --repair` restores what is declared"
+    assert text.splitlines()[-1] == f"s: drift, 1 in 1 resource; {restores}"
     assert rendered(Drift("s", ())) == "s: no drift\n"

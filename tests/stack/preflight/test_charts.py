@@ -15,18 +15,12 @@ from gpuform.stack.preflight import check_charts
 from gpuform.stack.preflight.check import Finding
 from infra import versions
 from infra.config import parse
+from tests.build.aws_stacks import small
 from tests.config.tables import SERVED
 
 pytestmark = pytest.mark.unit
 
 GPUS: dict[str, Any] = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
-AWS: dict[str, Any] = {
-    "kind": "aws",
-    "region": "us-west-2",
-    "version": "1.34",
-    "network": {"cidr": "10.20.0.0/16", "zones": ["us-west-2a", "us-west-2b"]},
-    "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
-}
 EXISTING = {"kind": "existing", "kubeconfig": "/nowhere"}
 STATE = {"backend": "s3://bucket/gpu?region=us-west-2"}
 ELASTIC = {"name": "g4dn", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 96}}}
@@ -59,7 +53,9 @@ def findings_of(tmp_path: Path, *releases: dict[str, Any], **own: Any) -> list[F
         ([release("charts/gpu-operator-sim", None), release("karpenter-crd", "99.0.0")], ""),
     ],
 )  # fmt: skip
-def test_an_older_operator(tmp_path: Path, there: list[dict[str, Any]], older: str) -> None:
+def test_gpu_operator_chart_older_than_the_installed_one_fails(
+    tmp_path: Path, there: list[dict[str, Any]], older: str
+) -> None:
     (one,) = findings_of(tmp_path, *there)
     assert one.verdict == ("FAIL" if older else "PASS")
     assert one.fact.startswith(older or "none is older")
@@ -72,9 +68,9 @@ def test_an_older_version_that_the_file_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chart", ["karpenter-crd", "kube-prometheus-stack"])
-def test_other_charts_with_crds(tmp_path: Path, chart: str) -> None:
+def test_other_charts_with_crds_older_than_installed_fail(tmp_path: Path, chart: str) -> None:
     there = release(f"oci://registry.example.com/charts/{chart}", "99.0.0")
-    (one,) = findings_of(tmp_path, there, cluster=AWS, pools=[ELASTIC], monitoring={})
+    (one,) = findings_of(tmp_path, there, cluster=small()["cluster"], pools=[ELASTIC], monitoring={})
     assert (one.verdict, one.fact.split()[0]) == ("FAIL", chart)
 
 

@@ -1,4 +1,4 @@
-"""The effect of each kind of change on nodes and pods, from steps as the engine reports them."""
+"""Nodes and pods, live or declared, and the effect of each kind of change on them, by the engine's steps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from gpuform.engine.events import Change, Message, Step
 from gpuform.stack.preview import effects as module
 from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.effects import guard_notes
-from gpuform.stack.preview.snapshot import PodRef, Snapshot
+from gpuform.stack.preview.snapshot import PodRef, Snapshot, declared_snapshot, parse_snapshot
+from infra.config import parse
 from infra.model.base.guard_names import GUARD
+from tests.build.aws_stacks import stack
 
 pytestmark = pytest.mark.unit
 
@@ -52,21 +54,21 @@ def snapshot_of(case: dict[str, Any]) -> Snapshot:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_change_does(case: str) -> None:
+def test_change_has_its_effects(case: str) -> None:
     found = effects([step(CASES[case]["step"])], snapshot_of(CASES[case]))
-    assert [
-        (one.weight.name.lower(), one.what, one.how, [pod.name for pod in one.evicts]) for one in found
-    ] == [
-        (one["weight"], one["what"], one["how"], one.get("evicts", [])) for one in CASES[case].get("does", [])
+    said = [
+        {"weight": one.weight.name.lower(), "what": one.what, "how": one.how}
+        | ({"evicts": [pod.name for pod in one.evicts]} if one.evicts else {})
+        for one in found
     ]
+    assert said == CASES[case].get("does", [])
 
 
 def test_pods_that_kserve_has_made_are_those_of_its_deployment() -> None:
     """Declared ones bear the workload's name."""
     pod = PodRef("science", "Deployment/web-predictor", "web-predictor-1", "a100", "a100-1", gpu=True)
-    (found,) = effects(
-        [step(CASES["the model of a workload that KServe serves"]["step"])], Snapshot({}, (pod,))
-    )
+    served = step(CASES["the model of a workload that KServe serves"]["step"])
+    (found,) = effects([served], Snapshot({}, (pod,)))
     assert found.evicts == (pod,)
 
 
@@ -106,10 +108,8 @@ def test_a_cluster_cannot_follow_its_network() -> None:
     vpc, cluster = (step(CASES[name]["step"]) for name in ("a VPC anew", "other subnets of a cluster"))
     assert not effects([cluster], SNAPSHOT)
     found = effects([vpc, cluster], SNAPSHOT)
-    assert [(one.weight, one.what) for one in found] == [
-        (Weight.LOSS, "VPC prod"),
-        (Weight.LOSS, "cluster prod"),
-    ]
+    losses = [(Weight.LOSS, "VPC prod"), (Weight.LOSS, "cluster prod")]
+    assert [(one.weight, one.what) for one in found] == losses
     assert found[0].nodes == ("a100-0", "a100-1", "t4-0")
     assert "has to be replaced, too" in found[1].how
 
@@ -122,3 +122,85 @@ def test_what_goes_with_its_cluster_is_not_told_again() -> None:
     assert [one.what for one in effects([cluster, inside], SNAPSHOT)] == ["cluster prod"]
     assert [one.what for one in effects([inside], SNAPSHOT)] == ["namespace it"]
     assert {one.what for one in effects([cluster, renamed], SNAPSHOT)} == {"cluster prod", "namespace it"}
+
+
+NODES = [{"metadata": {"name": "n0", "labels": {"gpuform.io/pool": "t4"}}}, {"metadata": {"name": "n1"}}]
+GPU = {"resources": {"limits": {"nvidia.com/gpu.shared": "1"}}}
+
+
+def pod(name: str, owner: str = "", container: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    kind, _, of = owner.partition("/")
+    owners = [{"kind": kind, "name": of, "controller": True}] if owner else []
+    metadata = {"name": name, "namespace": "a", "ownerReferences": owners, "labels": {"app": name}}
+    metadata.update(more.pop("metadata", {}))
+    spec = {"nodeName": "n0", "containers": [container or {}], **more.pop("spec", {})}
+    return {"metadata": metadata, "spec": spec, **more}
+
+
+def test_a_deployments_pod_is_known_by_its_deployment() -> None:
+    web = pod("web-5bc-x", "ReplicaSet/web-5bc", GPU, metadata={"labels": {"pod-template-hash": "5bc"}})
+    alone, found = parse_snapshot(NODES, [web, pod("alone")], []).pods
+    assert found == PodRef("a", "Deployment/web", "web-5bc-x", "t4", "n0", gpu=True)
+    assert (found.is_lost, alone.is_lost) == (False, True), "no controller creates it again"
+
+
+def test_snapshot_pods_use_a_gpu_by_limit_claim_or_init_container() -> None:
+    claim = pod("claim", "Job/c", spec={"resourceClaims": [{"name": "gpu"}]})
+    first = pod("first", "Job/f", spec={"initContainers": [GPU]})
+    plain = pod("plain", "Job/p", {"resources": {"limits": {"cpu": "1"}}})
+    pods = parse_snapshot(NODES, [claim, first, plain], []).pods
+    assert [(one.name, one.gpu) for one in pods] == [("claim", True), ("first", True), ("plain", False)]
+
+
+def test_snapshot_leaves_out_ended_pending_daemon_and_system_pods() -> None:
+    ended = pod("ended", "Job/e", status={"phase": "Succeeded"})
+    pending = pod("pending", "Job/p", spec={"nodeName": ""})
+    daemon = pod("daemon", "DaemonSet/d")
+    burn = pod("burn", "DaemonSet/b", GPU)
+    system = pod("system", "Job/s", metadata={"namespace": "gpu-operator"})
+    spare = pod("spare", "ReplicaSet/s", GPU, metadata={"namespace": "gpuform-placeholder"})
+    found = parse_snapshot(NODES, [ended, pending, daemon, burn, system, spare], [])
+    assert found.pods == ()
+    assert [one.name for one in found.daemons] == ["burn"]
+
+
+def test_monitorings_own_pods_do_not_count_but_others_in_a_namespace_of_that_name_do() -> None:
+    own = {"namespace": "monitoring", "labels": {"app.kubernetes.io/instance": "monitoring-kube-prometheus"}}
+    theirs = {"namespace": "monitoring", "labels": {"app.kubernetes.io/instance": "stack"}}
+    grafana, other = pod("grafana", "Job/g", metadata=own), pod("other", "Job/o", metadata=theirs)
+    assert [one.name for one in parse_snapshot(NODES, [grafana, other], []).pods] == ["other"]
+
+
+def test_a_budget_covers_what_it_selects_in_its_namespace() -> None:
+    def budget(namespace: str, app: str, **status: int) -> dict[str, Any]:
+        spec = {"selector": {"matchLabels": {"app": app}}}
+        return {"metadata": {"name": "keep", "namespace": namespace}, "spec": spec, "status": status}
+
+    one, two = (budget("a", app, disruptionsAllowed=allowed) for app, allowed in (("one", 1), ("two", 0)))
+    pods = [pod(name, "Job/o") for name in ("none", "one", "two")]
+    found = [
+        (one.budget, one.budget_blocks)
+        for one in parse_snapshot(NODES, pods, [budget("b", "one"), one, two]).pods
+    ]
+    assert found == [("", False), ("keep", False), ("keep", True)]
+
+
+def test_snapshot_has_gpu_nodes_and_pods_with_empty_dirs() -> None:
+    node = {"metadata": {"name": "n2", "labels": {"nvidia.com/gpu.present": "true"}}}
+    volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    pods = [pod("plain", "Job/p"), pod("shm", "Job/s", spec={"volumes": volumes})]
+    found = parse_snapshot([*NODES, node], pods, [])
+    assert found.gpu_nodes == {"n2"}
+    assert [(one.name, one.empty_dir) for one in found.pods] == [("plain", False), ("shm", True)]
+
+
+def test_declared_snapshot_has_pods_on_the_pools_that_they_name() -> None:
+    snapshot = declared_snapshot(parse(stack("aws-prod")))
+    assert not snapshot.live
+    assert snapshot.nodes["a100-mig"] == ("a100-mig-0", "a100-mig-1")
+    assert [one.owner for one in snapshot.pods_on("h100-training")] == ["Job/training"] * 2
+    assert len(snapshot.pods_on("a100-mig", gpu_only=True)) == 4
+    assert {one.owner for one in snapshot.pods if one.empty_dir} == {"Job/training"}, "it has shm"
+    local = declared_snapshot(parse(stack("local")))
+    assert set(local.all_nodes) - local.gpu_nodes == {"cpu-0", "cpu-1"}
+    assert declared_snapshot(None).pods == ()

@@ -104,6 +104,11 @@ def test_one_set_of_logs_is_kept_for_each_stack(preview: Callable[..., str], tmp
     assert sorted(one.name for one in state.iterdir()) == [f"{STACK}.lock", f"{STACK}.logs"]
 
 
+def commit_all(folder: Path) -> None:
+    for command in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.invalid commit -qm all"):
+        subprocess.run(["git", "-C", str(folder), *command.split()], check=True)
+
+
 def test_a_commit_is_extracted_by_python_3_11_2_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian 12 has 3.11.2; extractall(filter=) and tarfile's filters exist from 3.11.4 on."""
 
@@ -114,8 +119,7 @@ def test_a_commit_is_extracted_by_python_3_11_2_too(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(tarfile.TarFile, "extractall", extractall)
     monkeypatch.delattr(tarfile, "data_filter")
     (tmp_path / "Pulumi.yaml").write_text("name: before\n")
-    for command in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.invalid commit -qm before"):
-        subprocess.run(["git", "-C", str(tmp_path), *command.split()], check=True)
+    commit_all(tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: after\n")
     with checkout_base(tmp_path, "HEAD") as base:
         assert (base / "Pulumi.yaml").read_text() == "name: before\n"
@@ -143,9 +147,7 @@ def test_a_base_is_the_project_s_folder_of_a_larger_repository(tmp_path: Path) -
     (root / "env" / "pyvenv.cfg").touch()  # a virtual environment, which Pulumi.yaml may name
     (root / "Pulumi.yaml").write_text("name: gpus\n")
     (tmp_path / ".gitignore").write_text("env\n")
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(tmp_path)]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
-        subprocess.run([*git, *command], check=True)
+    commit_all(tmp_path)
     with checkout_base(root, "HEAD") as base:
         assert sorted(file.name for file in base.iterdir()) == ["Pulumi.yaml", "env"]
         assert (base / "env").resolve() == root / "env"

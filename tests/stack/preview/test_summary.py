@@ -17,15 +17,14 @@ from gpuform.stack.preview.snapshot import PodRef
 from infra.config import parse
 from infra.model.base.prices import PriceList
 from infra.plan.cost import bill
-from tests.components.aws_stacks import stack
+from tests.build.aws_stacks import stack
 
 pytestmark = pytest.mark.unit
 
 PLAIN = Outcome("prod", offline=True, live=True, changes={"same": 40})
 POD = PodRef("science", "Deployment/web", "web-1", "t4", "t4-0", gpu=True, budget="keep")
-EVICTION = Effect(
-    Weight.EVICTION, "pool t4", "nodes are replaced", ("t4-0",), (POD, replace(POD, name="web-2"))
-)
+PODS = (POD, replace(POD, name="web-2"))
+EVICTION = Effect(Weight.EVICTION, "pool t4", "nodes are replaced", ("t4-0",), PODS)
 LOSS = Effect(Weight.LOSS, "cluster prod", "is replaced (name), with everything in it", evicts=(POD,))
 FAILURE = Effect(Weight.FAILURE, "driver upgrade", "fails on the nodes of these pods", ("t4-0",))
 BROKEN = Violation("gpuform/encrypted", True, "Volumes are encrypted.\nvolume a is not", "urn:x::y::z::class")
@@ -41,9 +40,8 @@ def test_warnings_of_the_stack_file_are_in_the_comment_and_in_the_json() -> None
 
 def step(number: int, op: str = "update") -> Step:
     change = Change({"password": "canary"}, {"password": "canary2"}, (f"spec.path[{number}].password",))
-    return Step(
-        op, f"urn:pulumi:s::gpuform::kubernetes:core/v1:ConfigMap::map-{number:05}", "planned", change
-    )
+    urn = f"urn:pulumi:s::gpuform::kubernetes:core/v1:ConfigMap::map-{number:05}"
+    return Step(op, urn, "planned", change)
 
 
 def priced(**cost: Any) -> Outcome:
@@ -91,9 +89,8 @@ def test_pods_are_said_by_their_owner_with_the_budget_that_protects_them() -> No
 def test_what_cannot_be_judged_yet_is_counted_and_not_called_broken() -> None:
     shown = render_comment(replace(PLAIN, violations=(LATER, LATER)))
     assert "**Policies**: all hold; 2 more can be checked only by `up`" in shown
-    assert "| broken | encrypted | class | volume a is not |" in render_comment(
-        replace(PLAIN, violations=(BROKEN,))
-    )
+    broken = render_comment(replace(PLAIN, violations=(BROKEN,)))
+    assert "| broken | encrypted | class | volume a is not |" in broken
 
 
 def test_cost_says_before_and_after_and_whose_prices() -> None:
@@ -121,18 +118,12 @@ def test_no_size_is_too_large() -> None:
     steps = tuple(step(number) for number in range(20_000))
     effects = tuple(replace(EVICTION, what=f"pool p{number}" * 20) for number in range(2_000))
     violations = tuple(replace(BROKEN, urn=f"u::{number}", text="x" * 5_000) for number in range(2_000))
-    large = replace(
-        PLAIN,
-        changes={"update": 20_000},
-        steps=steps,
-        effects=effects,
-        violations=violations,
-        error="e" * 100_000,
-    )
+    middle = replace(PLAIN, changes={"update": 20_000}, steps=steps)
+    large = replace(middle, effects=effects, violations=violations, error="e" * 100_000)
     shown = render_comment(large)
     assert len(shown) <= LIMIT
     assert shown.rstrip().endswith("</details>")
-    middling = render_comment(replace(PLAIN, changes={"update": 20_000}, steps=steps))
+    middling = render_comment(middle)
     assert LIMIT - 500 < len(middling) <= LIMIT
     assert "... and " in middling
 
@@ -154,9 +145,7 @@ def test_no_value_is_shown() -> None:
 def test_what_others_wrote_marks_nothing_up_and_mentions_nobody() -> None:
     hostile = "| a <script> @everyone\n# title ```"
     shown = render_comment(replace(PLAIN, error=hostile, violations=(replace(BROKEN, text=hostile),)))
-    assert "<script>" not in shown
-    assert "@everyone" not in shown
-    assert "\n# title" not in shown
+    assert [text for text in ("<script>", "@everyone", "\n# title") if text in shown] == []
 
 
 def test_what_is_lost_is_acknowledged_by_its_name_whatever_it_is() -> None:

@@ -17,9 +17,11 @@ from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.stack.recover import Lock, Plan, Release, Stack, Step, auto_recover, resume
 from gpuform.stack.recover.cluster import _with_login_command
 from gpuform.stack.recover.releases import StoredRelease, plan_release
+from tests.fakes.client import kubeconfig
 
 pytestmark = pytest.mark.unit
 
+MAGNUM = "openstack:containerinfra/cluster:Cluster"
 TYPE = "kubernetes:helm.sh/v3:Release"
 STEP = Step("urn", TYPE, "creating", "import", "it is there", "n/it")
 YOUNG = Release("urn", "n/it", "pending-install", "leave", "look again", 1)
@@ -62,9 +64,7 @@ def plan(*steps: Step, releases: tuple[Release, ...] = (), locks: tuple[Lock, ..
         (Engine("kubernetes:core/v1:Pod", kind="updating"), False),
         (Engine(TYPE, kind="updating"), True),
         (Engine(TYPE, kind="deleting"), False),
-        (Engine("openstack:containerinfra/cluster:Cluster"), True),
-        (Engine("openstack:containerinfra/cluster:Cluster", kind=GIVEN_UP), True),
-        (Engine("openstack:containerinfra/cluster:Cluster", kind=IMPORTING), True),
+        *((Engine(MAGNUM, kind=kind), True) for kind in ("creating", GIVEN_UP, IMPORTING)),
         (Engine("openstack:containerinfra/nodeGroup:NodeGroup", kind="updating"), True),
     ],
 )
@@ -79,10 +79,9 @@ def test_a_release_that_is_being_installed_is_waited_for(resumed: Any) -> None:
 
 
 def test_what_magnum_is_at_work_on_is_waited_for(resumed: Any) -> None:
-    type = "openstack:containerinfra/cluster:Cluster"
-    busy = plan(Step("urn", type, GIVEN_UP, "leave", "CREATE_IN_PROGRESS; run it again", busy_s=60))
-    done = plan(Step("urn", type, GIVEN_UP, "refresh", "CREATE_COMPLETE"))
-    assert resumed(Engine(type, kind=GIVEN_UP), busy, busy, done) == ([done], 2)
+    busy = plan(Step("urn", MAGNUM, GIVEN_UP, "leave", "CREATE_IN_PROGRESS; run it again", busy_s=60))
+    done = plan(Step("urn", MAGNUM, GIVEN_UP, "refresh", "CREATE_COMPLETE"))
+    assert resumed(Engine(MAGNUM, kind=GIVEN_UP), busy, busy, done) == ([done], 2)
 
 
 @pytest.mark.parametrize("left", [plan(STEP, LEFT), plan(STEP, locks=(Lock("k", None, b"", False),)), plan()])
@@ -90,12 +89,8 @@ def test_what_is_not_decided_is_left_to_a_person(resumed: Any, left: Plan) -> No
     assert resumed(Engine(TYPE), left)[0] == []
 
 
-INPUTS = {
-    "chart": "operator",
-    "version": "v1.2.0",
-    "repositoryOpts": {"repo": "https://charts.example.org"},
-    "values": {"a": {"b": 1}},
-}
+INPUTS: dict[str, Any] = {"chart": "operator", "version": "v1.2.0", "values": {"a": {"b": 1}}}
+INPUTS["repositoryOpts"] = {"repo": "https://charts.example.org"}
 
 
 @pytest.mark.parametrize(
@@ -146,12 +141,8 @@ def test_helm_logs_in_as_the_client_does(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     login = {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}
-    given = {
-        "clusters": [{"name": "c", "cluster": {"server": "https://c"}}, {"name": "d", "cluster": {}}],
-        "users": [{"name": "u", "user": {"exec": login}}],
-        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "one",
-    }
+    given = kubeconfig({"server": "https://c"}, {"exec": login})
+    given["clusters"].append({"name": "d", "cluster": {}})
     env = {"PATH": str(tmp_path), "GPUFORM_OFFLINE": "1"}
     config = _with_login_command(resolve({"kubeconfig": json.dumps(given)}, {}), env).document
     assert [one["cluster"] for one in config["clusters"]] == [{"server": "https://c"}]

@@ -59,7 +59,7 @@ def test_the_plan_is_shown_and_done_when_it_is_agreed_to(
     assert json.loads(nothing.stdout) == {"stack": STACK, "backend": backend, **empty}
 
 
-def test_for_programs(project: Project) -> None:
+def test_recover_json_has_the_plan_and_whether_it_was_done(project: Project) -> None:
     project.interrupted(["eks"])
     file = lock(project, 12, "ci-7")
     words = (STACK, "--offline", "--owner-is-gone", "ci-7:12", "--json")

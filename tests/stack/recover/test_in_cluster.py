@@ -76,14 +76,10 @@ class Tried:
     def kill(self, verb: str, name: str, *more: str) -> None:
         words = [verb, name, str(self.chart), "--wait", *more]
         place = ["--kubeconfig", self.kubeconfig, "-n", self.space]
-        process = subprocess.Popen(
-            [self.helm, *words, *place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        made = f"deployment.apps/{name}-stuck"
-        until(
-            lambda: self.kubectl("get", "deployments", "-n", self.space, "-o", "name"),
-            lambda all_: made in all_,
-        )
+        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([self.helm, *words, *place], **quiet)
+        made, look = f"deployment.apps/{name}-stuck", ("get", "deployments", "-n", self.space, "-o", "name")
+        until(lambda: self.kubectl(*look), lambda all_: made in all_)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
 
@@ -92,13 +88,10 @@ class Tried:
         content = json.loads(file.read_text())
         latest = content["checkpoint"]["latest"]
         named = {one["urn"].rpartition("::")[2]: one for one in latest["resources"]}
-        latest["pending_operations"] = [
-            {
-                "type": kind,
-                "resource": {key: item for key, item in named[name].items() if key not in ("id", "outputs")},
-            }
-            for name in making
-        ]
+        unread = (
+            {key: named[name][key] for key in named[name].keys() - {"id", "outputs"}} for name in making
+        )
+        latest["pending_operations"] = [{"type": kind, "resource": resource} for resource in unread]
         if kind == "creating":
             lost = [named[name] for name in making]
             latest["resources"] = [one for one in latest["resources"] if one not in lost]
@@ -141,9 +134,8 @@ def tried(control_plane: Any, tmp_path: Path) -> Tried:
     (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
     (root / "Pulumi.local.yaml").write_text("config: {}\n")
     kubeconfig = str(control_plane.kubeconfig)
-    (root / "infra" / "__main__.py").write_text(
-        PROGRAM.format(kubeconfig=kubeconfig, space=space, chart=str(chart))
-    )
+    program = PROGRAM.format(kubeconfig=kubeconfig, space=space, chart=str(chart))
+    (root / "infra" / "__main__.py").write_text(program)
     paths = Paths(root, root / ".gpuform", tmp_path / "cache")
     engine = Engine(paths, control_plane.toolchain, say=lambda line: None)
     engine.up(on_event=lambda event: None)
@@ -223,9 +215,8 @@ def test_an_upgrade_that_was_killed_is_rolled_back(tried: Tried) -> None:
     assert tried.releases()["one"] == ("2", "pending-upgrade")
     tried.interrupted("one", kind="updating")
     plan = tried.find()
-    assert [(one.id, one.does, one.revision) for one in plan.releases] == [
-        (f"{tried.space}/one", "roll back", 1)
-    ]
+    (release,) = plan.releases
+    assert (release.id, release.does, release.revision) == (f"{tried.space}/one", "roll back", 1)
     assert [step.does for step in plan.steps] == ["refresh"]
     tried.carry_out(plan)
     assert f"release {tried.space}/one: rolled back to revision 1" in tried.said

@@ -123,9 +123,8 @@ def test_the_lock_of_another_host_needs_exactly_its_owner_to_be_named(place: tup
     with pytest.raises(Failure, match="--owner-is-gone ci-7:12"):
         locks.require_removable("prod", store.list_locks(), [])
     for other in ("ci-7:13", "ci-8:12", "ci-7"):
-        with pytest.raises(
-            InputError, match=f"{other} holds no lock on stack prod; locks of other hosts: ci-7:12"
-        ):
+        message = f"{other} holds no lock on stack prod; locks of other hosts: ci-7:12"
+        with pytest.raises(InputError, match=message):
             locks.require_removable("prod", store.list_locks(), [other])
     planned = locks.require_removable("prod", store.list_locks(), ["ci-7:12"])
     assert len(locks.remove_locks(store, planned, "prod")) == 1
@@ -180,9 +179,8 @@ def test_a_lock_that_was_never_written_out_is_of_the_killed(tmp_path: Path) -> N
     os.utime(file, (1, 1))
     store = locks.open_store(f"file://{tmp_path}", "tried", "prod")
     (planned,) = locks.require_removable("prod", store.list_locks(), [])
-    assert locks.remove_locks(store, [planned], "prod") == [
-        "removed the lock on stack prod of a run that was killed while writing it"
-    ]
+    message = "removed the lock on stack prod of a run that was killed while writing it"
+    assert locks.remove_locks(store, [planned], "prod") == [message]
 
 
 @pytest.mark.parametrize("place", ["s3"], indirect=True)

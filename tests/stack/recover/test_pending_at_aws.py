@@ -85,9 +85,8 @@ def test_two_that_could_be_it_and_a_name_that_is_taken(moto: str, project: Proje
     assert one in str(caught.value)
     assert other in str(caught.value)
     api.create_client("sqs", REGION).create_queue(QueueName="labs", tags={"team": "other"})
-    with pytest.raises(
-        InputError, match="--import: nothing is not a pending create; pending creates: net, queue"
-    ):
+    message = "--import: nothing is not a pending create; pending creates: net, queue"
+    with pytest.raises(InputError, match=message):
         project.find(UserDecisions(imports={"nothing": "x"}))
     plan = project.find(UserDecisions(imports={"net": other}))
     assert {(step.name, step.does) for step in plan.steps} == {("net", "import"), ("queue", "leave")}
@@ -161,12 +160,10 @@ def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.Mo
     s3.create_bucket(Bucket="states", CreateBucketConfiguration={"LocationConstraint": REGION})
     address = f"s3://states/of?region={REGION}"
     project.file.write_text(f"{DECLARED}    state: {{backend: '{address}'}}\n")
-    stack = Stack(
-        STACK, project.paths, Engine(project.paths, project.toolchain, say=project.said.append), RECOVERIES
-    )
-    stack.engine.run_pulumi(
-        stack.engine.prepare(STACK), "stack", "import", "--stack", STACK, stdin=json.dumps(kept)
-    )
+    engine = Engine(project.paths, project.toolchain, say=project.said.append)
+    stack = Stack(STACK, project.paths, engine, RECOVERIES)
+    command = ("stack", "import", "--stack", STACK)
+    engine.run_pulumi(engine.prepare(STACK), *command, stdin=json.dumps(kept))
     key = f"of/.pulumi/stacks/gpuform/{STACK}.json"
     content = json.loads(s3.get_object(Bucket="states", Key=key)["Body"].read())
     latest = content["checkpoint"]["latest"]

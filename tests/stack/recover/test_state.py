@@ -24,6 +24,7 @@ from tests.stack.destroy.engine_state import PlayedEngine
 
 pytestmark = pytest.mark.unit
 
+MAGNUM = "openstack:containerinfra/cluster:Cluster"
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
 PROVIDER = {"urn": "p", "id": "1", "type": "pulumi:providers:aws", "inputs": {"region": "r"}}
 
@@ -34,10 +35,8 @@ def op(urn: str, kind: str = "creating", type: str = "aws:ec2/vpc:Vpc") -> dict[
 
 
 def state(*pending: dict[str, Any], resources: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
-    return {
-        "version": 3,
-        "deployment": {"resources": [PROVIDER, *resources], "pending_operations": [*pending]},
-    }
+    deployment = {"resources": [PROVIDER, *resources], "pending_operations": [*pending]}
+    return {"version": 3, "deployment": deployment}
 
 
 def step(urn: str, does: Any, was: str = "creating", id: str | None = None) -> Step:
@@ -57,9 +56,8 @@ def test_what_was_made_becomes_a_resource_that_is_read_again() -> None:
 @pytest.mark.parametrize("does", ["import", "renew"])
 def test_a_cluster_of_magnum_s_is_read_with_its_inputs_and_else_waits(does: str) -> None:
     """The provider reads no mergeLabels: it would replace, and so delete, a cluster without it."""
-    type = "openstack:containerinfra/cluster:Cluster"
-    known = {**op("a", type=type)["resource"], "custom": True, "outputs": {"kubeconfig": SECRET}, "id": "c"}
-    before = state(op("a", type=type)) if does == "import" else state(resources=(known,))
+    known = {**op("a", type=MAGNUM)["resource"], "custom": True, "outputs": {"kubeconfig": SECRET}, "id": "c"}
+    before = state(op("a", type=MAGNUM)) if does == "import" else state(resources=(known,))
     after, again = states.apply_steps(before, [step("a", does, id="c")])
     made = after["deployment"]["resources"][1]
     assert (made["outputs"], made["id"], again) == ({"a": 1}, "c", ["a"])
@@ -67,10 +65,9 @@ def test_a_cluster_of_magnum_s_is_read_with_its_inputs_and_else_waits(does: str)
 
 
 def test_what_failed_to_be_made_is_tainted_and_waits_no_more() -> None:
-    type = "openstack:containerinfra/cluster:Cluster"
-    known = {**op("a", type=type)["resource"], "id": "c", "initErrors": ["late"], "outputs": {"b": 1}}
+    known = {**op("a", type=MAGNUM)["resource"], "id": "c", "initErrors": ["late"], "outputs": {"b": 1}}
     known["protect"] = True
-    for before in (state(op("a", type=type)), state(resources=(known,))):
+    for before in (state(op("a", type=MAGNUM)), state(resources=(known,))):
         after, again = states.apply_steps(before, [step("a", "recreate", id="c")])
         made = after["deployment"]["resources"][1]
         assert (made["taint"], made["id"], again, operations(after)) == (True, "c", [], [])
@@ -113,7 +110,7 @@ def test_nothing_of_aws_is_looked_at_or_read_again_with_the_credentials_of_anoth
         asyncio.run(_resolve(stack, before, UserDecisions(), datetime.now(UTC)))
 
 
-def test_made_and_never_made_cannot_both_be() -> None:
+def test_import_and_clear_of_the_same_resource_are_refused() -> None:
     todo = operations(state(op("urn::a")))
     for made, never_made in (({"a": "1"}, ["a"]), ({"urn::a": "1"}, ["a"]), ({"urn::a": "1", "a": "2"}, [])):
         with pytest.raises(InputError, match="a is given twice"):
@@ -200,10 +197,12 @@ def test_an_id_of_nothing_is_not_called_imported() -> None:
     steps = (step("urn::a", "import", id="vpc-1"), step("urn::b", "import", id="vpc-typo"))
     plan = Plan("prod", "file:///nowhere", steps=steps, state=before)
     message: list[str] = []
-    stack = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1"})), RECOVERIES)
+    one, both = (
+        Stack("prod", Paths.here(), cast(Any, Refreshing(before, there)), RECOVERIES)
+        for there in ({"vpc-1"}, {"vpc-1", "vpc-typo"})
+    )
     with pytest.raises(Failure, match=r"stack prod: b \(t\) was not found by its id"):
-        carry_out(stack, plan, message.append)
+        carry_out(one, plan, message.append)
     assert message == ["a (t): imported as vpc-1"]
-    both = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1", "vpc-typo"})), RECOVERIES)
     carry_out(both, plan, message.append)
     assert message[2:] == ["b (t): imported as vpc-typo"]

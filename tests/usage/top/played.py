@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import yaml
 from rich.console import Console
 
 from gpuform.reports import top
@@ -17,9 +16,9 @@ from gpuform.usage.prometheus import Prometheus, Transport
 from gpuform.usage.status import summarise_status
 from gpuform.usage.top.read import build_view, read_metrics
 from gpuform.usage.top.view import Node, View
-from infra.config import parse
 from infra.model.environment import Environment
 from lab.simulator.device_plugin import gpu_id, mig_id
+from tests.build.environments import on
 
 Labels = Mapping[str, str]
 
@@ -108,18 +107,12 @@ def pod(
     """``asks``: ``gpu_shared`` is ``nvidia.com/gpu.shared``, ``mig_2g_10gb`` ``nvidia.com/mig-2g.10gb``."""
     limits = {f"nvidia.com/{_resource(key)}": str(count) for key, count in asks.items()}
     namespace, _, own = name.rpartition("/")
-    found: dict[str, Any] = {
-        "metadata": {
-            "namespace": namespace or "default",
-            "name": own,
-            "annotations": {"simulator.gpuform.io/devices": ",".join(devices)} if devices else {},
-        },
-        "spec": {"containers": [{"resources": {"limits": limits}}]},
+    notes = {"simulator.gpuform.io/devices": ",".join(devices)} if devices else {}
+    return {
+        "metadata": {"namespace": namespace or "default", "name": own, "annotations": notes},
+        "spec": {"containers": [{"resources": {"limits": limits}}], **({"nodeName": on} if on else {})},
         "status": {"phase": phase},
     }
-    if on:
-        found["spec"]["nodeName"] = on
-    return found
 
 
 def _resource(key: str) -> str:
@@ -135,35 +128,25 @@ def mig_uuid(node: str, index: int, profile: str, start: int) -> str:
     return mig_id(f"uid-{node}", index, profile, start)
 
 
-ENV = parse(
-    yaml.safe_load("""
-        name: test
-        cluster: {kind: embedded}
-        gpu_operator: {mig_strategy: mixed}
-        pools:
-        - {name: t4, machine: g2.5xlarge, nodes: 1, sharing: {kind: time_slicing, replicas: 4}}
-        - {name: mig, machine: g4.p1.40g, nodes: 1, sharing: {kind: mig, layout: {3g.20gb: 1, 2g.10gb: 2}}}
-        - {name: whole, machine: g4.p4.40g, nodes: 1}
-        - {name: cpu, machine: m6i.xlarge, nodes: 1}
-    """)
+MIXED: dict[str, Any] = {"name": "test", "gpu_operator": {"mig_strategy": "mixed"}}
+CUT = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
+ENV = on(
+    "embedded",
+    {"name": "t4", "machine": "g2.5xlarge", "sharing": {"kind": "time_slicing", "replicas": 4}},
+    {"name": "mig", "machine": "g4.p1.40g", "sharing": CUT},
+    {"name": "whole", "machine": "g4.p4.40g"},
+    {"name": "cpu", "machine": "m6i.xlarge"},
+    **MIXED,
 )
 LAYOUT = {"0": ["3g.20gb@4", "2g.10gb@0", "2g.10gb@2"]}
 
-GROUPS = parse(
-    yaml.safe_load("""
-        name: test
-        cluster:
-          kind: openstack
-          template: kubernetes-1.30.2-2
-          version: "1.30"
-          flavors: {m2.medium: {vcpu: 2, memory_gib: 4}}
-        gpu_operator: {mig_strategy: mixed}
-        pools:
-        - {name: mig, machine: g4.p1.40g, elastic: {min: 1, max: {nodes: 4}},
-           sharing: {kind: mig, layout: {3g.20gb: 1, 2g.10gb: 2}}}
-        - {name: whole, machine: g4.p4.40g, elastic: {max: {nodes: 2}}}
-        - {name: cpu, machine: m2.medium, elastic: {min: 0, max: {nodes: 9}}}
-    """)
+GROUPS = on(
+    "openstack",
+    {"name": "mig", "machine": "g4.p1.40g", "elastic": {"min": 1, "max": {"nodes": 4}}, "sharing": CUT},
+    {"name": "whole", "machine": "g4.p4.40g", "elastic": {"max": {"nodes": 2}}},
+    {"name": "cpu", "machine": "m2.medium", "elastic": {"min": 0, "max": {"nodes": 9}}},
+    cluster={"flavors": {"m2.medium": {"vcpu": 2, "memory_gib": 4}}},
+    **MIXED,
 )
 
 
@@ -179,15 +162,8 @@ def only_node(found: View) -> Node:
 
 
 def usage_rows(pods: Any) -> list[tuple[str, float, float | None, bool]]:
-    return [
-        (
-            pod.name,
-            round(pod.requested, 3),
-            pod.used if pod.used is None else round(pod.used, 3),
-            pod.attributed,
-        )
-        for pod in pods
-    ]
+    used = [None if pod.used is None else round(pod.used, 3) for pod in pods]
+    return [(p.name, round(p.requested, 3), of, p.attributed) for p, of in zip(pods, used, strict=True)]
 
 
 SHARED = [

@@ -17,24 +17,14 @@ import yaml
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.usage import prometheus
-from gpuform.usage.prometheus import (
-    SERVICE,
-    Alert,
-    ApiServerProxy,
-    Prometheus,
-    Sample,
-    Series,
-    Unavailable,
-    connect,
-    local_client,
-)
+from gpuform.usage.prometheus import SERVICE, Alert, ApiServerProxy, Prometheus, Sample, Series, Unavailable
 from gpuform.usage.top.measured import History, last_hour
 from gpuform.usage.top.view import Gpu, Node, Slice, Use, View
-from infra.config import parse
 from infra.model.environment import Environment
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 from lab.plane.layout import Layout, Record, prometheus_port
-from tests.kubernetes.fake_client import kubeconfig
+from tests.build.environments import on
+from tests.fakes.client import kubeconfig
 from tests.usage.top.played import Played, gpu_series, response, series
 
 pytestmark = pytest.mark.unit
@@ -82,7 +72,7 @@ def good(data: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def asks(served: Served) -> Iterator[Prometheus]:
-    with local_client("http://127.0.0.1:9090") as transport:
+    with prometheus.local_client("http://127.0.0.1:9090") as transport:
         yield Prometheus(transport, "start it")
 
 
@@ -102,31 +92,21 @@ def test_a_range_gives_series(served: Served, asks: Prometheus) -> None:
 
 
 def test_alerts_are_sorted(served: Served, asks: Prometheus) -> None:
-    alerts = [
-        {"labels": {"alertname": name}, "state": "firing", "annotations": {}, "activeAt": "2026"}
-        for name in ("B", "A")
-    ]
-    served.document = good({"alerts": alerts})
+    firing = {"state": "firing", "annotations": {}, "activeAt": "2026"}
+    served.document = good({"alerts": [{"labels": {"alertname": name}, **firing} for name in ("B", "A")]})
     assert asks.alerts() == [Alert(name, "firing", {"alertname": name}, {}, "2026") for name in ("A", "B")]
 
 
 @pytest.mark.parametrize(
     ("code", "document", "message"),
     [
-        (
-            400,
-            {"status": "error", "errorType": "bad_data", "error": "parse error"},
-            "Prometheus: refuses a query: parse error; check its rules and its log",
-        ),
+        (400, {"status": "error", "errorType": "bad_data", "error": "parse error"},
+         "Prometheus: refuses a query: parse error; check its rules and its log"),
         (502, "<html>", "Prometheus: answers 502, but not in the format of Prometheus; start it"),
-        (
-            404,
-            {"kind": "Status", "message": "services not found"},
-            "answers 404: services not found; start it",
-        ),
+        (404, {"kind": "Status", "message": "not found"}, "answers 404: not found; start it"),
         (200, [], "answers 200: no readable message; start it"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_answer_is_a_failure(
     served: Served, asks: Prometheus, code: int, document: Any, message: str
 ) -> None:
@@ -136,13 +116,15 @@ def test_a_bad_answer_is_a_failure(
     assert message in str(failed.value)
 
 
-def test_nobody_there_is_a_failure_with_what_to_do(served: Served, asks: Prometheus) -> None:
+def test_unreachable_prometheus_is_a_failure_with_its_remedy(served: Served, asks: Prometheus) -> None:
     served.error = httpx.ConnectError
     with pytest.raises(Failure, match=r"^Prometheus: does not answer .*; start it$"):
         asks.query("x")
 
 
-def test_elsewhere_it_is_reached_through_the_api_server(served: Served, tmp_path: Path) -> None:
+def test_prometheus_of_another_cluster_is_reached_through_the_api_server(
+    served: Served, tmp_path: Path
+) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig({"server": "http://cluster.example"}, {"token": "t"})))
     transport = ApiServerProxy(file, None)
@@ -161,20 +143,14 @@ def test_elsewhere_it_is_reached_through_the_api_server(served: Served, tmp_path
     assert served.asked[-1] == (f"{SERVICE}/api/v1/query", {"query": ["up"]})
 
 
-ENV = parse(
-    {
-        "name": "test",
-        "cluster": {"kind": "embedded"},
-        "pools": [{"name": "cpu", "machine": "m6i.xlarge", "nodes": 1}],
-    }
-)
+ENV = on("embedded", {"machine": "m6i.xlarge"})
 
 
 def ask(env: Environment, paths: Paths) -> AbstractContextManager[Prometheus]:
-    return connect(env, paths, paths.kubeconfig, None, prometheus_port)
+    return prometheus.connect(env, paths, paths.kubeconfig, None, prometheus_port)
 
 
-def test_the_embedded_one_is_found_by_its_port(
+def test_prometheus_of_the_embedded_cluster_is_found_by_its_port(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = ENV.model_copy(update={"monitoring": object()})
@@ -220,7 +196,7 @@ def played(kind: type[Played]) -> Played:
     return found
 
 
-def test_an_hour_in_sixty_steps() -> None:
+def test_history_is_an_hour_in_sixty_steps() -> None:
     prometheus = played(Played)
     found = last_hour(Prometheus(prometheus, ""), VIEW, 3600.0)
     assert (found.since, found.until) == (0.0, 3600.0)
@@ -240,5 +216,5 @@ def test_a_young_prometheus_is_asked_again_finer() -> None:
     assert len(found.pools["p", POOL_USED]) > 45
 
 
-def test_what_does_not_answer_is_left_out() -> None:
+def test_history_is_empty_without_an_answer() -> None:
     assert last_hour(Prometheus(Unavailable(Failure("a", "b", "c")), ""), VIEW, 3600.0) == History()

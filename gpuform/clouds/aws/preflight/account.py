@@ -115,9 +115,8 @@ def region(cluster: AwsCluster) -> Check:
             return Result("FAIL", "AWS has no such region", "write another one as cluster.region")
         status = regions[0].get("OptInStatus", "opt-in-not-required")
         if status == "not-opted-in":
-            return Result(
-                "FAIL", "not enabled for the account", f"aws account enable-region --region-name {name}"
-            )
+            fix = f"aws account enable-region --region-name {name}"
+            return Result("FAIL", "not enabled for the account", fix)
         return Result("PASS", "enabled")
 
     return Check(f"region {name}", by_hand, judge)
@@ -162,9 +161,8 @@ def access(env: Environment) -> Iterator[Check]:
     def judge(aws: Aws) -> Result:
         caller = aws.query("sts", "get_caller_identity", region=home_region(aws.region))["Arn"]
         if caller.endswith(":root"):
-            return Result(
-                "FAIL", "the caller is the root user, which cannot have an EKS access entry", "use a role"
-            )
+            fact = "the caller is the root user, which cannot have an EKS access entry"
+            return Result("FAIL", fact, "use a role")
         if not describe_cluster(env, aws):
             return _judge_new_cluster(caller, cluster.admins)
         entries = aws.query("eks", "list_access_entries", clusterName=env.name)["accessEntries"]

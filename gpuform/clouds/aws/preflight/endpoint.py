@@ -60,9 +60,8 @@ class _EndpointCheck:
             return Result("FAIL", fact, self._remedy())
         if open_cidrs and not self._public_cidrs and not connection.is_private:
             fact = "this machine reaches it by its public address, which this update closes"
-            return Result(
-                "PASS", f"{fact}: change nothing else with it, and run later updates inside the VPC"
-            )
+            advice = "change nothing else with it, and run later updates inside the VPC"
+            return Result("PASS", f"{fact}: {advice}")
         return Result("PASS", f"{endpoint} answers")
 
     @property
@@ -84,9 +83,8 @@ class _EndpointCheck:
         if isinstance(self.cluster.network, ExistingNetwork):
             return (self.cluster.network.vpc,)
         tag_filter = [{"Name": f"tag:{labels.ENVIRONMENT}", "Values": [self.env.name]}]
-        return tuple(
-            vpc["VpcId"] for vpc in self.aws.query("ec2", "describe_vpcs", Filters=tag_filter)["Vpcs"]
-        )
+        found = self.aws.query("ec2", "describe_vpcs", Filters=tag_filter)["Vpcs"]
+        return tuple(vpc["VpcId"] for vpc in found)
 
     def _judge_public(self) -> Result:
         address, cidrs = self.machine.public_address(), ", ".join(self._public_cidrs)

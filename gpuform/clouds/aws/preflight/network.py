@@ -45,9 +45,8 @@ class DeclaredNetwork:
     def subnets_by_zone(self, aws: Aws) -> dict[str, list[Json]]:
         """AWS's descriptions of the declared subnets, by the zone that they are declared for."""
         if not self.network.subnet_ids:
-            tags = [
-                {"Name": f"tag:{key}", "Values": [value]} for key, value in self.network.subnet_tags.items()
-            ]
+            wanted = self.network.subnet_tags.items()
+            tags = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted]
             tagged = aws.query("ec2", "describe_subnets", Filters=[*self.vpc_filter, *tags])["Subnets"]
             zones = self.network.zones
             return {zone: [one for one in tagged if one["AvailabilityZone"] == zone] for zone in zones}
@@ -105,9 +104,8 @@ def _judge_subnets(declared: DeclaredNetwork, aws: Aws) -> Result:
     for zone, subnets in declared.subnets_by_zone(aws).items():
         if len(subnets) != 1:
             ids = ", ".join(sorted(subnet["SubnetId"] for subnet in subnets)) or "does not exist"
-            problems.append(
-                f"{zone}: {declared.network.subnet_ids.get(zone) or 'subnet with these tags'}: {ids}"
-            )
+            wanted = declared.network.subnet_ids.get(zone) or "subnet with these tags"
+            problems.append(f"{zone}: {wanted}: {ids}")
             continue
         (subnet,) = subnets
         if subnet["VpcId"] != declared.network.vpc:
@@ -146,9 +144,8 @@ def _judge_addresses(declared: DeclaredNetwork, aws: Aws) -> Result:
     for zones, needed in addresses.demand(declared.cluster, env.pools, full=False).items():
         available = sum(free.get(zone, 0) - _RESERVED for zone in zones)
         if needed > available:
-            fact = (
-                f"{available} are free in {', '.join(sorted(zones))}, and nodes alone there may take {needed}"
-            )
+            fact = f"{available} are free in {', '.join(sorted(zones))}"
+            fact += f", and nodes alone there may take {needed}"
             return Result("FAIL", fact, "choose larger subnets, or fewer nodes")
     most = sum(addresses.demand(declared.cluster, env.pools).values())
     return Result("PASS", f"free: {counts}; nodes full of pods may take {most}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -49,8 +49,8 @@ class Quota:
     name: str
     label: str
     market: Market
-    families: frozenset[str] = frozenset()
-    letters: frozenset[str] = frozenset()
+    families: Collection[str] = ()
+    letters: Collection[str] = ()
 
     def counts(self, instance_type: str) -> bool:
         family = instance_type.partition(".")[0]
@@ -58,26 +58,15 @@ class Quota:
         return family in self.families or (letters is not None and letters[0] in self.letters)
 
 
+_LETTERS = "Standard (A, C, D, H, I, M, R, T, Z)"
 QUOTAS = (
     Quota("L-DB2E81BA", "Running On-Demand G and VT instances", "G and VT", "on-demand", _G_AND_VT),
     Quota("L-417A185B", "Running On-Demand P instances", "P", "on-demand", _P2_TO_P4 | _P5_AND_LATER),
-    Quota(
-        "L-1216C47A",
-        "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-        "Standard",
-        "on-demand",
-        letters=_STANDARD,
-    ),
+    Quota("L-1216C47A", f"Running On-Demand {_LETTERS} instances", "Standard", "on-demand", (), _STANDARD),
     Quota("L-3819A6DF", "All G and VT Spot Instance Requests", "G and VT", "spot", _G_AND_VT),
     Quota("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", "P4, P3 and P2", "spot", _P2_TO_P4),
     Quota("L-C4BD4855", "All P5 Spot Instance Requests", "P5", "spot", _P5),
-    Quota(
-        "L-34B43A08",
-        "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
-        "Standard",
-        "spot",
-        letters=_STANDARD,
-    ),
+    Quota("L-34B43A08", f"All {_LETTERS} Spot Instance Requests", "Standard", "spot", (), _STANDARD),
 )
 
 _BESIDE_P5 = "AWS has a quota for P5 but none for this family; it counts capacity blocks separately"

@@ -46,10 +46,8 @@ def refusals(env: Environment, resources: Resources, live: bool) -> Iterator[Inp
     with suppress(Failure, InputError):  # another check says why AWS does not answer
         present = str((describe_cluster(env, Aws(cluster.region)) if live else {}).get("version", present))
     step = f'write "{{next}}", run `gpuform up`, and so on up to {cluster.version}'
-    back = (
-        f'write "{present}" and run `gpuform up --refresh`; by one version, until 7 days after the upgrade, '
-    )
-    back += "EKS itself goes back (EKS user guide, rollback-cluster)"
+    back = f'write "{present}" and run `gpuform up --refresh`; by one version, '
+    back += "until 7 days after the upgrade, EKS itself goes back (EKS user guide, rollback-cluster)"
     yield from refuse_version(present, cluster.version, step, back)
     for one in recorded(resources, "aws:eks/nodeGroup:NodeGroup") if "" < present < cluster.version else ():
         if one.get("amiType") != "CUSTOM" and one.get("version", present) != present:
@@ -95,10 +93,8 @@ def _judge_add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Result:
     if not versions:
         fact = f"EKS has no version of it for Kubernetes {kubernetes}"
         return Result("FAIL", fact, "write another cluster.version")
-    defaults = [
-        row for row in versions if any(item.get("defaultVersion") for item in row.get("compatibilities", []))
-    ]
-    default = (defaults or versions)[0]["addonVersion"]
+    uses = ((row, item) for row in versions for item in row.get("compatibilities", ()))
+    default = next((row for row, use in uses if use.get("defaultVersion")), versions[0])["addonVersion"]
     fact = f"EKS has no {version} for Kubernetes {kubernetes}"
     return Result("FAIL", fact, f"write {default} as cluster.add_ons.{name}")
 

@@ -142,9 +142,8 @@ def judge_device_plugin(cluster: LiveCluster) -> Result:
     foreign = cluster.foreign_objects(own)
     if not foreign and cluster.cloud_plugins:
         cloud, remedy = next(iter(cluster.cloud_plugins.values()))
-        fact = (
-            f"that of {cloud} offers the GPUs of {abbreviate(list(cluster.cloud_plugins))}, and so would ours"
-        )
+        offered = abbreviate(list(cluster.cloud_plugins))
+        fact = f"that of {cloud} offers the GPUs of {offered}, and so would ours"
         return Result("FAIL", fact, f"use gpu_operator.mode: existing, or {remedy}")
     if not foreign:
         return _unknown_on_gke(cluster) or cluster.judge_own(own)
@@ -175,9 +174,8 @@ def judge_feature_discovery(cluster: LiveCluster) -> Result:
 def _judge_tolerations(env: Environment, daemon_sets: Iterable[Json], objects: Sequence[Json]) -> Result:
     """FAIL if pods of these DaemonSets stay away from the nodes with GPUs, because of a taint."""
     pools = [pool for pool in env.pools if pool.gpus]
-    taints = [
-        item for pool in pools for item in sharing.pool_taints(env, pool) + startup.startup_taints(env, pool)
-    ]
+    both = sharing.pool_taints, startup.startup_taints
+    taints = [item for pool in pools for taints_of in both for item in taints_of(env, pool)]
     for item in daemon_sets:
         tolerations = item["spec"]["template"]["spec"].get("tolerations") or ()
         missing = [taint for taint in taints if not any(_tolerates(one, taint) for one in tolerations)]

@@ -20,11 +20,8 @@ Json = Mapping[str, Any]
 
 def checks(env: Environment, by_hand: str) -> Iterator[Check]:
     if env.workloads:
-        yield Check(
-            "limits of namespaces",
-            f"{by_hand} get {RESOURCE_QUOTA.resource},{LIMIT_RANGE.resource} -A -o yaml",
-            judge,
-        )
+        kinds = f"{RESOURCE_QUOTA.resource},{LIMIT_RANGE.resource}"
+        yield Check("limits of namespaces", f"{by_hand} get {kinds} -A -o yaml", judge)
 
 
 def judge(cluster: LiveCluster) -> Result:

@@ -75,19 +75,15 @@ def judge_ownership(cluster: LiveCluster) -> Result:
         running = [item for item in operands if (item.get("status") or {}).get("desiredNumberScheduled")]
         if running and getattr(ownership, component) == "host":
             fact = f"{component} is host, but the operator's {object_name(running[0])} installs it"
-            fact += ", and would be removed"
-            return Result(
-                "FAIL", fact, f"use gpu_operator.{component}: operator, or install it on the nodes first"
-            )
+            fix = f"use gpu_operator.{component}: operator, or install it on the nodes first"
+            return Result("FAIL", f"{fact}, and would be removed", fix)
     nodes = cluster.gpu_nodes
     with_driver = [node for node in nodes if node_labels(node).get(DEPLOY_DRIVER) == _PRE_INSTALLED]
     preinstalled = [node["metadata"]["name"] for node in with_driver]
     if preinstalled and ownership.driver == "operator":
         fact = f"driver is operator, but it installs none on nodes that have one: {', '.join(preinstalled)}"
-        remedy = (
-            f"use gpu_operator.driver: host; without a driver on them, remove their label {DEPLOY_DRIVER}"
-        )
-        return Result("FAIL" if len(preinstalled) == len(nodes) else "SKIP", fact, remedy)
+        fix = f"use gpu_operator.driver: host; without a driver on them, remove their label {DEPLOY_DRIVER}"
+        return Result("FAIL" if len(preinstalled) == len(nodes) else "SKIP", fact, fix)
     return Result("PASS", f"nothing contradicts driver: {ownership.driver}, toolkit: {ownership.toolkit}")
 
 
@@ -129,9 +125,8 @@ def judge_unknown_toolkit(env: Environment, _: object) -> Result:
     """Neither gpuform nor a visible operator configures the toolkit."""
     fact = f"not known, gpuform does not configure the container toolkit: {_UNRESTRICTED}"
     if env.gpu_operator.cdi:
-        return Result(
-            "SKIP", fact, f"on each node with GPUs: nvidia-ctk config --in-place --set {SETTING}=false"
-        )
+        fix = f"on each node with GPUs: nvidia-ctk config --in-place --set {SETTING}=false"
+        return Result("SKIP", fact, fix)
     fix = "use gpu_operator.cdi: true, or toolkit: operator"
     return Result("SKIP", f"{fact}, and with cdi: false it cannot be false", fix)
 
@@ -152,11 +147,8 @@ _NODE_REPAIR_GATE = "NodeRepair=true"
 def controllers(env: Environment, by_hand: str) -> Iterator[Check]:
     """One check: who acts on nodes with GPUs."""
     if any(pool.gpus for pool in env.pools):
-        yield Check(
-            SUBJECT,
-            f"{by_hand} get {DEPLOYMENT.resource},{DAEMON_SET.resource} -A -o wide",
-            judge_remediators,
-        )
+        kinds = f"{DEPLOYMENT.resource},{DAEMON_SET.resource}"
+        yield Check(SUBJECT, f"{by_hand} get {kinds} -A -o wide", judge_remediators)
 
 
 def judge_remediators(cluster: LiveCluster) -> Result:

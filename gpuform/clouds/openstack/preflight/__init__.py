@@ -17,9 +17,8 @@ from infra.plan.magnum import cluster_of
 def checks(env: Environment, paths: Paths, stack: str) -> Iterator[Finding]:
     """Without credentials or Magnum, the rest is SKIP."""
     declared = cluster_of(env)
-    project = Project(
-        partial(connect, declared.cloud, declared.region), env.name, clusters_in_state(paths, stack)
-    )
+    connected = partial(connect, declared.cloud, declared.region)
+    project = Project(connected, env.name, clusters_in_state(paths, stack))
     return checks_of(env, stack, project, missing_client("openstack", "openstacksdk", "openstack"))
 
 

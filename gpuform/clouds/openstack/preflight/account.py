@@ -38,10 +38,8 @@ def first_checks(cluster: OpenstackCluster) -> Iterator[Check]:
 def _judge_credentials(project: Project) -> Result:
     try:
         access = project.access
-    except InputError as error:
+    except (InputError, Failure) as error:
         return Result("FAIL", error.fact, error.remedy)
-    except Failure as failure:
-        return Result("FAIL", failure.fact, failure.remedy)
     user = access.username or access.user_id
     project_name = access.project_name or access.project_id
     if not project_name:
@@ -107,9 +105,8 @@ def _judge_cluster(stack: str, project: Project) -> Result:
         if project.state is not None and project.state.creating:
             interrupted = "an interrupted `up` was creating one, and the next continues it if it is ours"
             return Result("SKIP", f"{fact}: {interrupted}", f"gpuform recover {stack}")
-        return Result(
-            "FAIL", f"{fact}: it belongs to another stack or user", "give the environment another name"
-        )
+        fact += ": it belongs to another stack or user"
+        return Result("FAIL", fact, "give the environment another name")
     if existing.status == _DELETING:
         return Result("FAIL", "is being deleted", f"gpuform destroy {stack}, which waits until it is gone")
     if existing.status.endswith(_FAILED):

@@ -95,9 +95,8 @@ def _judge_driver(env: Environment, image: str | None, project: Project) -> Resu
     distro = str(images[0].get("os_distro") or "") if len(images) == 1 else ""
     distro = distro or ("" if image else str(template.get("cluster_distro") or ""))
     if not distro:
-        return Result(
-            "SKIP", f"not known: no os_distro can be read of image {image_name or 'of the template'}"
-        )
+        fact = f"not known: no os_distro can be read of image {image_name or 'of the template'}"
+        return Result("SKIP", fact)
     if distro not in NO_DRIVER_IMAGES:
         return Result("PASS", f"os_distro {distro}")
     fact = f"os_distro is {distro}, for which NVIDIA publishes no driver images: its pods could not start"

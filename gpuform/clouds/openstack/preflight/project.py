@@ -81,11 +81,8 @@ class Project:
     @cached_property
     def _endpoints(self) -> Mapping[str, Sequence[Any]]:
         """Public endpoints of our region by type of service, as keystoneauth's EndpointData."""
-        return dict(
-            self.access.service_catalog.get_endpoints_data(
-                interface="public", region_name=self.cloud.region or None
-            )
-        )
+        catalog, region = self.access.service_catalog, self.cloud.region or None
+        return dict(catalog.get_endpoints_data(interface="public", region_name=region))
 
     @cached_property
     def existing(self) -> ExistingCluster | None:

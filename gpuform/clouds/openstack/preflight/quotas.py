@@ -64,9 +64,8 @@ def groups(env: Environment) -> tuple[Group, ...]:
         settings = pool.openstack_settings
         pool_labels, size = {**labels, **settings.labels}, settings.docker_volume_gib
         volumes, image = _volume_sizes(cluster, pool_labels, _BOOT, docker=size), settings.image
-        result.append(
-            Group(pool.name, pool.machine, pool.min_nodes, pool.max_nodes, volumes, image, pool.flavor)
-        )
+        least, most = pool.min_nodes, pool.max_nodes
+        result.append(Group(pool.name, pool.machine, least, most, volumes, image, pool.flavor))
     return tuple(result)
 
 
@@ -262,45 +261,33 @@ QUOTAS = (
     _per_node("vCPUs", "cores", _absolute("nova", "maxTotalCores", "totalCoresUsed"), _flavor("vcpus")),
     _per_node("memory (MiB)", "ram", _absolute("nova", "maxTotalRAMSize", "totalRAMUsed"), _flavor("ram")),
     _per_node(
-        "volumes",
-        "volumes",
-        _absolute("cinder", "maxTotalVolumes", "totalVolumesUsed"),
-        lambda group, flavor: len(group.volumes),
-        applies=_uses_volumes,
+        "volumes", "volumes", _absolute("cinder", "maxTotalVolumes", "totalVolumesUsed"),
+        lambda group, flavor: len(group.volumes), applies=_uses_volumes,
     ),
     _per_node(
-        "volumes' size (GiB)",
-        "gigabytes",
+        "volumes' size (GiB)", "gigabytes",
         _absolute("cinder", "maxTotalVolumeGigabytes", "totalGigabytesUsed"),
-        lambda group, flavor: sum(group.volumes),
-        applies=_uses_volumes,
+        lambda group, flavor: sum(group.volumes), applies=_uses_volumes,
     ),
     _per_node("ports", "ports", _neutron("port"), _one, by_hand=_PORTS),
     Quota(
-        "floating IPs",
-        _neutron("floatingip"),
-        Needs.floating_ips,
-        _PORTS,
+        "floating IPs", _neutron("floatingip"), Needs.floating_ips, _PORTS,
         _SET_QUOTA.format(option="floating-ips"),
         lambda env: count_floating_ips(env, 1, 1, template_has=True) > 0,
     ),
     Quota(
-        "load balancers",
-        _octavia,
-        Needs.load_balancers,
+        "load balancers", _octavia, Needs.load_balancers,
         "loadbalancer quota show $({cli} token issue -f value -c project_id)",
         f"openstack loadbalancer quota set --loadbalancer {{wanted}} {{project}} {_BY_ADMINISTRATORS}",
         lambda env: count_load_balancers(env, template_has=True) > 0,
     ),
     Quota(
-        "Magnum's clusters",
-        _magnum,
-        Needs.clusters,
+        "Magnum's clusters", _magnum, Needs.clusters,
         "coe quotas show --project-id $({cli} token issue -f value -c project_id) --resource Cluster",
         "openstack coe quotas update --project-id {project} --resource Cluster --hard-limit {wanted} "
         f"{_BY_ADMINISTRATORS}",
     ),
-)
+)  # fmt: skip
 """All quotas that a cluster uses."""
 
 _NO_GPU_QUOTA = (

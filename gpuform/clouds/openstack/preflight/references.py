@@ -76,9 +76,8 @@ def _judge_image(cluster: OpenstackCluster, name: str, project: Project) -> Resu
     image = images[0]
     distro, capi = image.get("os_distro"), cluster.driver == "capi"
     if not distro or (capi and distro not in CAPI_DISTROS):
-        fact = (
-            f"has {f'os_distro {distro}' if distro else 'no os_distro'}, by which Magnum selects its driver"
-        )
+        has = f"os_distro {distro}" if distro else "no os_distro"
+        fact = f"has {has}, by which Magnum selects its driver"
         distros = " or ".join(CAPI_DISTROS) if capi else "fedora-coreos"
         return Result("FAIL", fact, f"openstack image set --property os_distro={distros} {image['id']}")
     if image.get("status") != "active":

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Result
+from gpuform.provider import handler as protocol
+from gpuform.provider.handler import Call, CheckResult, DiffResult
+from lab.offline.aws.outputs import Settings
+from lab.offline.aws.provider import ROWS
+from lab.offline.aws.resource import OfflineResource
 from lab.toolchain import Toolchain
 from tests.engine.conftest import Project
 
@@ -70,3 +77,33 @@ def project(tmp_path: Path, toolchain: Toolchain) -> Offline:
 
 def touched(result: Result) -> set[tuple[str, str]]:
     return {(step.op, step.name) for step in result.steps if step.type != "pulumi:pulumi:Stack"}
+
+
+SETTINGS = Settings("eu-central-1", {"owner": "ml"})
+
+
+def call(token: str, *, preview: bool = False) -> Call:
+    return Call(
+        f"urn:pulumi:s::p::{token}::x", token, "x", protocol.Engine(), asyncio.Event(), preview=preview
+    )
+
+
+def handler(token: str, settings: Settings = SETTINGS) -> OfflineResource:
+    return OfflineResource(ROWS[token], settings)
+
+
+def check(token: str, inputs: dict[str, Any]) -> CheckResult:
+    return asyncio.run(handler(token).check(call(token), {}, inputs))
+
+
+def make(token: str, inputs: dict[str, Any], *, preview: bool = False) -> tuple[str, dict[str, Any]]:
+    checked = check(token, inputs)
+    assert not checked.failures
+    return asyncio.run(handler(token).create(call(token, preview=preview), checked.inputs))
+
+
+def diff(token: str, old: dict[str, Any], new: dict[str, Any], settings: Settings = SETTINGS) -> DiffResult:
+    before = check(token, old).inputs
+    after = asyncio.run(handler(token).check(call(token), before, new)).inputs
+    id, outputs = asyncio.run(handler(token).create(call(token), before))
+    return asyncio.run(handler(token, settings).diff(call(token), id, before, outputs, after))

@@ -1,4 +1,4 @@
-"""How the program gets the cluster of an offline run: address, certificate, `aws eks get-token`."""
+"""What a program gets in an offline run: its environment, and a cluster with `aws eks get-token`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from gpuform.kubernetes.credentials import Tokens
 from gpuform.kubernetes.kubeconfig import Access
 from gpuform.provider.properties import reveal
 from lab.offline.aws import functions
-from lab.offline.aws.aws import answer
-from lab.offline.aws.cluster import eks_stand_in
+from lab.offline.aws.aws import answer, eks_stand_in
 from lab.offline.aws.outputs import Settings, computed_outputs
 from lab.offline.aws.provider import ROWS
+from lab.offline.language.interpreter import Interpreter
+from tests.fakes import client
 
 pytestmark = pytest.mark.unit
 
@@ -37,48 +38,37 @@ def kubeconfig(tmp_path: Path) -> Path:
     cluster = {"server": "https://127.0.0.1:6443", "certificate-authority-data": data("CA")}
     user = {"client-certificate-data": data("CERT"), "client-key-data": data("KEY")}
     file = tmp_path / "kubeconfig"
-    file.write_text(json.dumps({"clusters": [{"cluster": cluster}], "users": [{"user": user}]}))
+    file.write_text(json.dumps(client.kubeconfig(cluster, user)))
     return file
 
 
 def test_the_credential_is_the_embedded_clusters(kubeconfig: Path) -> None:
     environ = {"GPUFORM_OFFLINE_KUBECONFIG": str(kubeconfig)}
     credential = json.loads(answer(GET_TOKEN, environ))
-    assert credential == {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "kind": "ExecCredential",
-        "status": {"clientCertificateData": "CERT", "clientKeyData": "KEY"},
-    }
-    requests = json.dumps({"apiVersion": "client.authentication.k8s.io/v1beta1"})
-    assert json.loads(answer(GET_TOKEN, {**environ, "KUBERNETES_EXEC_INFO": requests}))[
-        "apiVersion"
-    ].endswith("beta1")
+    kind = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    assert credential == {**kind, "status": {"clientCertificateData": "CERT", "clientKeyData": "KEY"}}
+    environ["KUBERNETES_EXEC_INFO"] = json.dumps({"apiVersion": "client.authentication.k8s.io/v1beta1"})
+    assert json.loads(answer(GET_TOKEN, environ))["apiVersion"].endswith("beta1")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environ", "reason"),
+    ("arguments", "kubeconfig", "reason"),
     [
-        (["s3", "ls"], {}, "aws s3 ls: offline runs answer `aws eks get-token --cluster-name NAME` only"),
-        (GET_TOKEN, {}, "there is no cluster in this offline run; start one"),
-        (GET_TOKEN, {"GPUFORM_OFFLINE_KUBECONFIG": "/nowhere"}, "there is no cluster in this offline run"),
-        (
-            GET_TOKEN,
-            {"GPUFORM_OFFLINE_KUBECONFIG": __file__},
-            "is not the kubeconfig of an embedded control plane",
-        ),
+        (["s3", "ls"], "", "aws s3 ls: offline runs answer `aws eks get-token --cluster-name NAME` only"),
+        (GET_TOKEN, "", "there is no cluster in this offline run; start one"),
+        (GET_TOKEN, "/nowhere", "there is no cluster in this offline run"),
+        (GET_TOKEN, __file__, "is not the kubeconfig of an embedded control plane"),
     ],
 )
-def test_what_cannot_be_answered(arguments: list[str], environ: dict[str, str], reason: str) -> None:
+def test_what_cannot_be_answered(arguments: list[str], kubeconfig: str, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
-        answer(arguments, environ)
+        answer(arguments, {"GPUFORM_OFFLINE_KUBECONFIG": kubeconfig})
 
 
 def test_the_cluster_has_the_embedded_address(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUFORM_OFFLINE_KUBECONFIG", str(kubeconfig))
-    settings = Settings("eu-central-1")
-    _, outputs = computed_outputs(
-        ROWS["aws:eks/cluster:Cluster"], settings, "urn", {"name": "c", "vpcConfig": {}}
-    )
+    row, inputs = ROWS["aws:eks/cluster:Cluster"], {"name": "c", "vpcConfig": {}}
+    _, outputs = computed_outputs(row, Settings("eu-central-1"), "urn", inputs)
     assert outputs["endpoint"] == "https://127.0.0.1:6443"
     assert outputs["certificateAuthority"] == {"data": data("CA")}
     assert eks_stand_in({}) is None
@@ -93,14 +83,12 @@ def printing(credential: dict[str, Any]) -> Tokens:
 NEITHER = "neither a token nor a client certificate with its key"
 
 
+NONE = "no ExecCredential"
+HALF = {"status": {"clientKeyData": "KEY"}}
+
+
 @pytest.mark.parametrize(
-    ("credential", "message"),
-    [
-        ({"status": None}, NEITHER),
-        ({}, "no ExecCredential"),
-        ([], "no ExecCredential"),
-        ({"status": {"clientKeyData": "KEY"}}, NEITHER),
-    ],
+    ("credential", "message"), [({"status": None}, NEITHER), ({}, NONE), ([], NONE), (HALF, NEITHER)]
 )
 def test_an_exec_plugin_without_a_credential_is_named(credential: Any, message: str) -> None:
     with pytest.raises(OSError, match=f"echo returned {message}"):
@@ -152,7 +140,13 @@ def test_tags_have_one_subnet_in_each_zone() -> None:
 
 
 def test_other_parameters_are_refused() -> None:
-    with pytest.raises(
-        OperationError, match="/my/secret: offline runs have only the release_version of a dated EKS image"
-    ):
+    message = "/my/secret: offline runs have only the release_version of a dated EKS image"
+    with pytest.raises(OperationError, match=message):
         functions.answer(SSM, {"name": "/my/secret"}, Settings("cn-north-1"))
+
+
+@pytest.mark.parametrize("callers", ["", "/a:/b"])
+def test_a_program_gets_the_callers_path_and_not_the_hosts(callers: str) -> None:
+    started = {"PYTHONPATH": "/ours", "GPUFORM_PYTHONPATH": callers}
+    found = Interpreter(Path("python"), None).process_environment(started)
+    assert found == {"PYTHONPATH": callers}

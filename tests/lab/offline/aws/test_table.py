@@ -12,12 +12,11 @@ import yaml
 from pulumi import _types
 
 from gpuform.checkout.errors import OperationError
-from gpuform.provider.handler import Call, CheckResult, DiffResult, Engine
 from gpuform.provider.properties import UNKNOWN, has_unknown
 from lab.offline.aws.outputs import Settings
 from lab.offline.aws.provider import ROWS, row
 from lab.offline.aws.requests import Requests
-from lab.offline.aws.resource import OfflineResource
+from tests.lab.offline.aws.conftest import call, check, diff, handler, make
 
 pytestmark = pytest.mark.unit
 
@@ -30,34 +29,8 @@ class Example(NamedTuple):
 
 
 FOUND = yaml.safe_load(Path(__file__).with_name("examples.yaml").read_text())
+VPC, CLUSTER, GROUP = "aws:ec2/vpc:Vpc", "aws:eks/cluster:Cluster", "aws:ec2/placementGroup:PlacementGroup"
 EXAMPLES = {token: Example(**row) for token, row in FOUND.items() if token != "role"}
-
-SETTINGS = Settings("eu-central-1", {"owner": "ml"})
-
-
-def call(token: str, *, preview: bool = False) -> Call:
-    return Call(f"urn:pulumi:s::p::{token}::x", token, "x", Engine(), asyncio.Event(), preview=preview)
-
-
-def handler(token: str, settings: Settings = SETTINGS) -> OfflineResource:
-    return OfflineResource(ROWS[token], settings)
-
-
-def check(token: str, inputs: dict[str, Any]) -> CheckResult:
-    return asyncio.run(handler(token).check(call(token), {}, inputs))
-
-
-def make(token: str, inputs: dict[str, Any], *, preview: bool = False) -> tuple[str, dict[str, Any]]:
-    checked = check(token, inputs)
-    assert not checked.failures
-    return asyncio.run(handler(token).create(call(token, preview=preview), checked.inputs))
-
-
-def diff(token: str, old: dict[str, Any], new: dict[str, Any], settings: Settings = SETTINGS) -> DiffResult:
-    before = check(token, old).inputs
-    after = asyncio.run(handler(token).check(call(token), before, new)).inputs
-    id, outputs = asyncio.run(handler(token).create(call(token), before))
-    return asyncio.run(handler(token, settings).diff(call(token), id, before, outputs, after))
 
 
 def sdk_class(token: str, suffix: str = "") -> Any:
@@ -110,10 +83,9 @@ def test_a_preview_does_not_know_what_aws_decides(token: str, example: Example) 
 
 
 def test_what_the_sdk_lacks_is_refused() -> None:
-    failures = dict(check("aws:ec2/vpc:Vpc", {**EXAMPLES["aws:ec2/vpc:Vpc"].good, "colour": "blue"}).failures)
-    assert failures == {
-        "colour": "has no place in the table of offline runs, and ec2.CreateVpc no parameter of this name"
-    }
+    ((path, fact),) = check(VPC, {**EXAMPLES[VPC].good, "colour": "blue"}).failures
+    place = "has no place in the table of offline runs, and ec2.CreateVpc no parameter of this name"
+    assert (path, fact) == ("colour", place)
 
 
 @pytest.mark.parametrize(
@@ -127,24 +99,15 @@ def test_what_the_sdk_lacks_is_refused() -> None:
 )
 def test_what_aws_cannot_change_replaces(token: str, name: str) -> None:
     """An unknown value fits any type; it may differ, so it replaces as well."""
-    example = EXAMPLES[token]
-    old = {**example.good, name: example.good.get(name, UNKNOWN)}
-    if old[name] is UNKNOWN:
-        del old[name]
-    result = diff(token, old, {**old, name: UNKNOWN})
-    assert name in result.replaces
+    good = EXAMPLES[token].good
+    assert name in diff(token, good, {**good, name: UNKNOWN}).replaces
 
 
-CHANGES = [
-    ("aws:ec2/vpc:Vpc", {"tags": {"a": "b"}}, ["tags", "tagsAll"], []),
-    ("aws:eks/cluster:Cluster", {"version": "1.34"}, ["version"], []),
-    ("aws:eks/cluster:Cluster", {"deletionProtection": True}, ["deletionProtection"], []),
-    (
-        "aws:eks/cluster:Cluster",
-        {"accessConfig": {"bootstrapClusterCreatorAdminPermissions": False}},
-        ["accessConfig"],
-        [],
-    ),
+CHANGES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
+    (VPC, {"tags": {"a": "b"}}, ["tags", "tagsAll"], []),
+    (CLUSTER, {"version": "1.34"}, ["version"], []),
+    (CLUSTER, {"deletionProtection": True}, ["deletionProtection"], []),
+    (CLUSTER, {"accessConfig": {"bootstrapClusterCreatorAdminPermissions": False}}, ["accessConfig"], []),
     ("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": {"minSize": 1}}, ["scalingConfig.minSize"], []),
     ("aws:eks/nodeGroup:NodeGroup", {"amiType": "AL2023_x86_64_NVIDIA"}, ["amiType"], ["amiType"]),
     ("aws:iam/role:Role", {"description": "d"}, ["description"], []),
@@ -166,31 +129,26 @@ def test_no_change_is_none() -> None:
 
 
 def test_a_block_that_cannot_be_taken_away() -> None:
-    good = EXAMPLES["aws:eks/cluster:Cluster"].good
+    good = EXAMPLES[CLUSTER].good
     key = "arn:aws:kms:eu-central-1:123456789012:key/k"
     encrypted = {**good, "encryptionConfig": {"provider": {"keyArn": key}, "resources": ["secrets"]}}
-    assert not diff("aws:eks/cluster:Cluster", good, encrypted).replaces
-    assert diff("aws:eks/cluster:Cluster", encrypted, good).replaces == ["encryptionConfig"]
+    assert not diff(CLUSTER, good, encrypted).replaces
+    assert diff(CLUSTER, encrypted, good).replaces == ["encryptionConfig"]
 
 
 def test_default_tags_and_region_of_the_provider_reach_every_resource() -> None:
-    good = EXAMPLES["aws:ec2/vpc:Vpc"].good
-    tags = diff("aws:ec2/vpc:Vpc", good, good, Settings("eu-central-1", {"owner": "hpc"}))
+    good = EXAMPLES[VPC].good
+    tags = diff(VPC, good, good, Settings("eu-central-1", {"owner": "hpc"}))
     assert list(tags.changes) == ["tagsAll"]
     assert not tags.replaces
-    moved = diff("aws:ec2/vpc:Vpc", good, good, Settings("eu-west-1", {"owner": "ml"}))
+    moved = diff(VPC, good, good, Settings("eu-west-1", {"owner": "ml"}))
     assert list(moved.replaces) == ["region"]
 
 
 def test_a_chosen_name_is_freed_before_the_new_object_takes_it() -> None:
-    chosen = {"strategy": "cluster", "name": "pg"}
-    assert diff(
-        "aws:ec2/placementGroup:PlacementGroup", chosen, {**chosen, "strategy": "spread"}
-    ).delete_before_replace
-    made_up = {"strategy": "cluster"}
-    other = diff("aws:ec2/placementGroup:PlacementGroup", made_up, {"strategy": "spread"})
-    assert other.replaces
-    assert not other.delete_before_replace
+    for name in ({"name": "pg"}, {}):
+        result = diff(GROUP, {"strategy": "cluster", **name}, {"strategy": "spread", **name})
+        assert (list(result.replaces), result.delete_before_replace) == (["strategy"], bool(name))
 
 
 def test_a_launch_template_counts_its_versions() -> None:
@@ -210,17 +168,14 @@ def test_a_launch_template_counts_its_versions() -> None:
 
 
 def test_what_is_guarded_is_not_deleted() -> None:
-    token = "aws:eks/cluster:Cluster"
-    with pytest.raises(
-        OperationError, match="x: deletionProtection is on, so AWS does not delete it; turn it off"
-    ):
-        asyncio.run(handler(token).delete(call(token), "c", {}, {"deletionProtection": True}))
+    message = "x: deletionProtection is on, so AWS does not delete it; turn it off"
+    with pytest.raises(OperationError, match=message):
+        asyncio.run(handler(CLUSTER).delete(call(CLUSTER), "c", {}, {"deletionProtection": True}))
 
 
 def test_a_type_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(
-        OperationError, match=r"aws:sns/topic:Topic: the offline stand-in .* \(it knows AccessEntry, "
-    ):
+    message = r"aws:sns/topic:Topic: the offline stand-in .* \(it knows AccessEntry, "
+    with pytest.raises(OperationError, match=message):
         row("aws:sns/topic:Topic")
 
 

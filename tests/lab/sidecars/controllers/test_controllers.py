@@ -20,7 +20,7 @@ from lab.sidecars.controllers.release import START, Release
 from lab.sidecars.controllers.rows import CONTROLLERS, ProgramContext
 from lab.simulator import keys
 from lab.toolchain.catalogue import CATALOGUE
-from tests.lab.sidecars.controllers.kueue_site import NAMESPACE, Queues, manager
+from tests.lab.sidecars.controllers.conftest import NAMESPACE, Queues, manager
 from tests.waiting import until
 
 unit = pytest.mark.unit
@@ -35,12 +35,9 @@ def test_the_stages_hold_exactly_the_pods_of_the_controllers() -> None:
     assert sorted(json.loads(f"[{held}]")) == sorted(
         list(row.labels.values()) for row in CONTROLLERS.values()
     )
-    names = (
-        ("app.kubernetes.io/name", "control-plane"),
-        ("app.kubernetes.io/name", "app.kubernetes.io/component"),
-        ("app.kubernetes.io/name", "role"),
-    )
-    assert {tuple(row.labels) for row in CONTROLLERS.values()} == set(names)
+    second = {"control-plane", "app.kubernetes.io/component", "role"}
+    names = {("app.kubernetes.io/name", name) for name in second}
+    assert {tuple(row.labels) for row in CONTROLLERS.values()} == names
     assert any(keys.START == START and START in key for key in keyed)
     # The chart's hooks have the operator's labels, and no program that the keeper knows.
     assert any('select(.kind == "Job")' in key and held in key for key in keyed)
@@ -87,8 +84,7 @@ def test_kueues_ports_and_paths_are_its_own(given: dict[str, Any], ports: set[in
 
     CONTROLLERS["kueue"].adapt(config, ProgramContext("queues", "/r", port))
     assert requests == ports
-    assert config["namespace"] == "queues"
-    assert config["leaderElection"]["resourceNamespace"] == "queues"
+    assert config["namespace"] == config["leaderElection"]["resourceNamespace"] == "queues"
     assert config["health"]["healthProbeBindAddress"] == "127.0.0.1:18081"
     assert config["webhook"]["host"] == "127.0.0.1"
     assert config["webhook"]["certDir"] == "/r/tmp/k8s-webhook-server/serving-certs"
@@ -195,9 +191,8 @@ def test_a_job_within_quota_runs_and_one_beyond_it_waits_with_the_reason(queues:
     queues.job("fits", "team", {"cpu": "3"})
     queues.runs("fits", "team")
     queues.job("waits", "team", {"cpu": "3"})
-    queues.waits(
-        "waits", "team", lambda message: "insufficient unused quota for cpu in flavor default" in message
-    )
+    reason = "insufficient unused quota for cpu in flavor default"
+    queues.waits("waits", "team", lambda message: reason in message)
     # Its aggregated API, as the chart installs it, says the place in the queue.
     path = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/team/pendingworkloads"
     waiting = json.loads(queues.kubectl("get", "--raw", path))["items"]

@@ -12,7 +12,7 @@ from infra import versions
 from lab.offline.charts import Charts
 from lab.toolchain import Toolchain
 from tests.lab.plane.conftest import OwnControlPlane, removed
-from tests.lab.sidecars.controllers.kueue_site import GPU, Queues
+from tests.lab.sidecars.controllers.conftest import GPU, Queues
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]

@@ -13,7 +13,7 @@ from infra.config import parse
 from infra.plan import notebooks, quotas, workloads
 from infra.plan import queues as planned
 from lab.rehearse.program import Program
-from tests.lab.sidecars.controllers.kueue_site import Queues
+from tests.lab.sidecars.controllers.conftest import Queues
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]

@@ -11,7 +11,8 @@ import yaml
 from infra.config import parse
 from infra.plan import queues as planned
 from infra.plan import quotas, workloads
-from tests.lab.sidecars.controllers.kueue_site import Queues
+from tests.build.environments import on
+from tests.lab.sidecars.controllers.conftest import Queues
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -23,56 +24,44 @@ TEAM = {"cohort": "lab", "preempt": {"within": "lower_priority", "reclaim": "any
 
 
 def work(name: str, kind: str, **more: Any) -> dict[str, Any]:
-    own = {"name": name, "namespace": "science", "kind": kind, "queue": "science", "image": "a:1"}
-    return {**own, **more}
+    return {"name": name, "namespace": "science", "kind": kind, "queue": "science", **more}
 
 
 ARTS = {"namespace": "arts", "queue": "arts"}
-GANG = {
-    **work(
-        "", "job", pool="ranks", count=8, parallelism=4, indexed=True, gang=True, command=["sleep", "inf"]
-    ),
-    **ARTS,
-}
-
-
-ENV = parse(
-    {
-        "name": "e",
-        "cluster": {"kind": "embedded"},
-        "pools": [
-            {"name": "t4", "machine": "g2.5xlarge", "nodes": 2, "sharing": SHARES},
-            {"name": "some", "machine": "g4.p4.40g", "nodes": 1, "sharing": {**SEVEN, "devices": [0]}},
-            {"name": "whole", "machine": "g4.p4.40g", "nodes": 1, "taints": [{"key": "a", "value": "b"}]},
-            {"name": "claimed", "machine": "g4.p1.40g", "nodes": 2, "sharing": {"kind": "dra"}},
-            {"name": "ranks", "machine": "p4de.24xlarge", "nodes": 4},
+RANKS = {"pool": "ranks", "count": 8, "parallelism": 4, "command": ["sleep", "inf"]}
+GANG = {**work("", "job", indexed=True, gang=True, **RANKS), **ARTS}
+ENV = on(
+    "embedded",
+    {"name": "t4", "machine": "g2.5xlarge", "nodes": 2, "sharing": SHARES},
+    {"name": "some", "machine": "g4.p4.40g", "sharing": {**SEVEN, "devices": [0]}},
+    {"name": "whole", "machine": "g4.p4.40g", "taints": [{"key": "a", "value": "b"}]},
+    {"name": "claimed", "machine": "g4.p1.40g", "nodes": 2, "sharing": {"kind": "dra"}},
+    {"name": "ranks", "machine": "p4de.24xlarge", "nodes": 4},
+    priorities={"high": 1000},
+    queues={
+        "fair_sharing": True,
+        "cohorts": [{"name": "lab"}],
+        "topology": {"ranks": [ZONE]},
+        "teams": [
+            {"name": "science", "namespaces": ["science"], **TEAM, "weight": 2, "borrow": {"t4": 2},
+             "quota": {"t4": 4, "some": {"1g.5gb": 7, "gpu": 0}, "whole": 4, "claimed": 1}},
+            {"name": "arts", "namespaces": ["arts"], "order": "strict", **TEAM,
+             "quota": {"t4": 4, "ranks": 32}},
         ],
-        "priorities": {"high": 1000},
-        "queues": {
-            "fair_sharing": True,
-            "cohorts": [{"name": "lab"}],
-            "topology": {"ranks": [ZONE]},
-            "teams": [
-                {"name": "science", "namespaces": ["science"], **TEAM, "weight": 2, "borrow": {"t4": 2},
-                 "quota": {"t4": 4, "some": {"1g.5gb": 7, "gpu": 0}, "whole": 4, "claimed": 1}},
-                {"name": "arts", "namespaces": ["arts"], **TEAM, "order": "strict",
-                 "quota": {"t4": 4, "ranks": 32}},
-            ],
-        },
-        "workloads": [
-            work("borrows", "job", pool="t4", parallelism=6),
-            work("waits", "job", pool="t4"),
-            work("claims", "job", pool="claimed"),
-            work("slice", "pod", pool="some", slice="1g.5gb"),
-            work("any", "job", gpu={"memory_gib": 39}, count=3),
-            work("pinned", "pod", gpu_product="NVIDIA-A100-PCIE-40GB"),
-            work("served", "deployment", pool="some", slice="1g.5gb", replicas=2, service={"port": 80}),
-            work("free", "pod", pool="t4") | {"namespace": "other", "queue": None},
-            {**work("mine", "job", pool="t4", priority="high"), **ARTS},
-            {**GANG, "name": "gang", "topology": {"preferred": ZONE}},
-            {**GANG, "name": "close", "topology": {"required": ZONE}},
-        ],
-    }
+    },
+    workloads=[
+        work("borrows", "job", pool="t4", parallelism=6),
+        work("waits", "job", pool="t4"),
+        work("claims", "job", pool="claimed"),
+        work("slice", "pod", pool="some", slice="1g.5gb"),
+        work("any", "job", gpu={"memory_gib": 39}, count=3),
+        work("pinned", "pod", gpu_product="NVIDIA-A100-PCIE-40GB"),
+        work("served", "deployment", pool="some", slice="1g.5gb", replicas=2, service={"port": 80}),
+        work("free", "pod", pool="t4") | {"namespace": "other", "queue": None},
+        {**work("mine", "job", pool="t4", priority="high"), **ARTS},
+        {**GANG, "name": "gang", "topology": {"preferred": ZONE}},
+        {**GANG, "name": "close", "topology": {"required": ZONE}},
+    ],
 )  # fmt: skip
 
 

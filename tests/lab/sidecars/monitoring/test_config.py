@@ -182,14 +182,11 @@ def test_jobs_that_were_added_by_hand() -> None:
 
 def test_monitors_and_rules_are_chosen_by_label_and_namespace() -> None:
     rule = {"record": "a", "expr": "1"}
-    far = rules(rule, name="far")
-    far["metadata"]["namespace"] = "science"
-    plain = rules(rule, name="plain")
-    plain["metadata"]["labels"] = {}
-    result = (rules(rule), plain, far)
+    far, plain = rules(rule, name="far"), rules(rule, name="plain")
+    far["metadata"]["namespace"], plain["metadata"]["labels"] = "science", {}
 
     def names(**spec: Any) -> set[str]:
-        return set(rendered_config(world(rules=result, **spec))[0].rules)
+        return set(rendered_config(world(rules=(rules(rule), plain, far), **spec))[0].rules)
 
     assert names() == {"monitoring_own.yaml", "science_far.yaml"}
     assert names(ruleSelector={}) == {"monitoring_own.yaml", "monitoring_plain.yaml", "science_far.yaml"}
@@ -197,11 +194,8 @@ def test_monitors_and_rules_are_chosen_by_label_and_namespace() -> None:
     assert names(ruleNamespaceSelector=None) == {"monitoring_own.yaml"}
     assert names(ruleNamespaceSelector={"matchLabels": {"team": "science"}}) == {"science_far.yaml"}
     made = monitor("d", EXPORTER, port="x")
-    assert rendered_config(world(made, serviceMonitorSelector=None))[1]["scrape_configs"] == []
-    assert (
-        rendered_config(world(made, serviceMonitorSelector={"matchLabels": {"a": "b"}}))[1]["scrape_configs"]
-        == []
-    )
+    for selector in (None, {"matchLabels": {"a": "b"}}):
+        assert rendered_config(world(made, serviceMonitorSelector=selector))[1]["scrape_configs"] == []
 
 
 def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
@@ -219,31 +213,27 @@ def test_a_pod_monitors_series_have_what_the_operator_gives_them() -> None:
     assert job["kubernetes_sd_configs"] == [
         {"role": "pod", "kubeconfig_file": "prometheus.kubeconfig", "namespaces": {"names": ["science"]}}
     ]
-    of_pod, note = (
-        "__meta_kubernetes_pod_",
-        "__meta_kubernetes_pod_annotation_simulator_gpuform_io_metrics_port",
-    )
-    result = {
-        "__address__": "10.0.0.9:8002",
-        "__meta_kubernetes_namespace": "science",
-        **{
-            f"{of_pod}{name}": text
-            for name, text in {"name": "w-x", "node_name": "n", "phase": "Running"}.items()
-        },
-        **{f"{of_pod}label_app": "w", f"{of_pod}labelpresent_app": "true", note: "4711"},
-        **{f"{of_pod}container_name": "main", f"{of_pod}container_port_name": "metrics"},
+    note = "annotation_simulator_gpuform_io_metrics_port"
+    of_pod = {
+        "name": "w-x",
+        "node_name": "n",
+        "phase": "Running",
+        "label_app": "w",
+        "labelpresent_app": "true",
     }
-    assert scrape(result, job) == {
-        "url": "http://127.0.0.1:4711/pods/science/w-x",
-        "job": "science/w",
-        "instance": "10.0.0.9:8002",
-        "namespace": "science",
-        "pod": "w-x",
-        "container": "main",
-        "endpoint": "metrics",
+    of_pod |= {"container_name": "main", "container_port_name": "metrics", note: "4711"}
+
+    def scraped(**more: str) -> dict[str, str] | None:
+        meta = {f"__meta_kubernetes_pod_{name}": text for name, text in {**of_pod, **more}.items()}
+        at = {"__address__": "10.0.0.9:8002", "__meta_kubernetes_namespace": "science"}
+        return scrape({**at, **meta}, job)
+
+    assert scraped() == {
+        **{"url": "http://127.0.0.1:4711/pods/science/w-x", "job": "science/w", "instance": "10.0.0.9:8002"},
+        **{"namespace": "science", "pod": "w-x", "container": "main", "endpoint": "metrics"},
     }
-    assert scrape(result | {f"{of_pod}container_port_name": "serving"}, job) is None
-    assert scrape(result | {note: ""}, job) is None, "no process answers for it"
+    assert scraped(container_port_name="serving") is None
+    assert scraped(**{note: ""}) is None, "no process answers for it"
 
 
 def test_a_timeout_is_no_longer_than_its_interval() -> None:

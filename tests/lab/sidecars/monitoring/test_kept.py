@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.config import parse
 from infra.model.base.namespaces import HEALTH
 from infra.plan import health, quotas
 from lab.plane.processes import MONITORING_KEEPER, PROMETHEUS, STATE_METRICS
 from lab.toolchain import Toolchain
+from tests.build.environments import on
 from tests.lab.plane.conftest import OwnControlPlane, removed
 from tests.lab.sidecars.monitoring.site import (
     NAMESPACE,
@@ -33,15 +33,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 CHART = Path(__file__).parents[4] / "charts" / "gpu-operator-sim"
 UP = {"record": "own:up", "expr": 'sum(up{job="nvidia-dcgm-exporter"})'}
 ALERT = {"alert": "Always", "expr": "vector(1)", "for": "10s", "labels": {"severity": "info"}}
-HEALTHY = parse(
-    {
-        "name": "e",
-        "cluster": {"kind": "embedded"},
-        "pools": [{"name": "t4", "machine": "g2.5xlarge", "nodes": 2}],
-        "monitoring": {},
-        "health": {"mode": "cordon"},
-    }
-)
+T4S = {"name": "t4", "machine": "g2.5xlarge", "nodes": 2}
+HEALTHY = on("embedded", T4S, monitoring={}, health={"mode": "cordon"})
 # The test scrapes the exporters itself.
 VALUES = {
     "driver": {"version": "580.126.09"},
@@ -94,10 +87,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iter
 def declared(bare: Monitored) -> Monitored:
     """The same with monitoring, which is declared again if a test has removed it."""
     bare.begin()
+    targets = ["services", "endpoints", "endpointslices", "pods"]
     bare.send(
-        *may_read(
-            "prometheus", ["", "discovery.k8s.io"], ["services", "endpoints", "endpointslices", "pods"]
-        ),
+        *may_read("prometheus", ["", "discovery.k8s.io"], targets),
         *state_metrics(),
         exporters(),
         rules(UP, ALERT),
@@ -117,11 +109,8 @@ def test_nothing_of_it_runs_while_nobody_has_declared_it(bare: Monitored) -> Non
 
 def test_rules_are_followed_and_wrong_ones_leave_the_old_ones(declared: Monitored) -> None:
     until(lambda: declared.value("own:up") == 2, what=declared.log)
-    until(
-        lambda: declared.ask('ALERTS{alertname="Always",alertstate="firing"}'),
-        what="it does not fire",
-        seconds=60,
-    )
+    firing = 'ALERTS{alertname="Always",alertstate="firing"}'
+    until(lambda: declared.ask(firing), what="it does not fire", seconds=60)
     before = declared.pids()[PROMETHEUS]
     declared.send(rules({**UP, "expr": "vector(7)"}))
     until(lambda: declared.value("own:up") == 7, what=declared.log)
@@ -145,9 +134,8 @@ def test_the_health_loop_acts_on_what_prometheus_records(declared: Monitored) ->
     declared.send(*own)
     declared.kubectl("label", "node", "t4-0", "t4-1", "gpuform.io/pool=t4")
     fault = {"node": "t4-0", "gpu": "0", "UUID": "GPU-0", "xid": "79", "class": "replace", "reason": "xid"}
-    declared.send(
-        rules({"record": "gpuform:fault:active", "expr": "vector(1)", "labels": fault}, name="faults")
-    )
+    recorded = {"record": "gpuform:fault:active", "expr": "vector(1)", "labels": fault}
+    declared.send(rules(recorded, name="faults"))
 
     def taints(name: str) -> list[str]:
         node = json.loads(declared.kubectl("get", "node", name, "-o", "json"))
