@@ -10,7 +10,6 @@ every other chart is a ConfigMap that contains its values.
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.scratch import folder as private
 from gpuform.checkout.scratch import read_files
+from lab.offline.language.runner import running_operator
 from lab.sidecars.controllers.rows import CHARTS
 
 _SIMULATED: Mapping[str, str] = {
@@ -31,9 +31,7 @@ _SIMULATED: Mapping[str, str] = {
     "kube-prometheus-stack": "kube-prometheus-stack-sim",
 }
 """Published charts that have a simulated one in this repository."""
-SIMULATED_OPERATOR = f"charts/{_SIMULATED['gpu-operator']}"
 CRDS = "karpenter-crd"
-_OPERATOR = "embedded/controllers/bin/gpu-operator"
 _HERE = Path(__file__).resolve().parents[2]
 _VALUES = b"""\
 apiVersion: v1
@@ -95,12 +93,6 @@ class Charts:
         """The folder of the program's checkout, or of this one: an older commit may not have it."""
         program_folder = self.root / folder
         return program_folder if program_folder.is_dir() else _HERE / folder
-
-
-def running_operator() -> Path | None:
-    """NVIDIA's own operator, if it runs beside the control plane of this run: `Layout.operator`."""
-    program = Path(os.environ.get("GPUFORM_KUBECONFIG", "")).parent / _OPERATOR
-    return program if program.exists() else None
 
 
 def _with_metadata(source: Path, name: str, version: str) -> Files:

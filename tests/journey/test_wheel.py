@@ -134,4 +134,4 @@ def test_plain_pulumi_runs_a_project_of_another_name(gpuform: Path, tmp_path: Pa
     user = User(Paths(root, root / ".gpuform", HERE.cache), "local", tmp_path / "user")
     plugin = "pulumi-resource-gpuform"
     (tmp_path / "user" / "bin" / plugin).symlink_to(gpuform.with_name(plugin))
-    assert "61 to create" in user.preview()
+    assert "62 to create" in user.preview()

@@ -80,10 +80,19 @@ def allocatable(
     """
     steps = [60, 10, 5, 5]
     cpu = math.ceil(sum(steps[: machine.vcpu]) + 2.5 * max(0, machine.vcpu - len(steps)))
-    reserved = _CMA_MIB if machine.arch == "arm64" else 0
-    total = math.floor((machine.memory * 1024 - reserved) * (1 - hypervisor))
-    memory = total - 255 - 11 * (pods if reserved_for is None else reserved_for) - _EVICTION_MIB
+    memory = (
+        capacity_mib(machine, hypervisor)
+        - 255
+        - 11 * (pods if reserved_for is None else reserved_for)
+        - _EVICTION_MIB
+    )
     return NodeResources(machine.vcpu * 1000 - cpu, memory, pods)
+
+
+def capacity_mib(machine: Machine, hypervisor: float = _VM_OVERHEAD) -> int:
+    """MiB of memory that the kernel of an EKS image sees, and the kubelet reports as capacity."""
+    reserved = _CMA_MIB if machine.arch == "arm64" else 0
+    return math.floor((machine.memory * 1024 - reserved) * (1 - hypervisor))
 
 
 def huge_pages_mib(pool: Pool) -> int:

@@ -27,6 +27,8 @@ from types import TracebackType
 from typing import Any
 
 EXIT_SHOWN = 32  # the official host's code for "already told the user"
+SIMULATED_OPERATOR = "charts/gpu-operator-sim"
+_OPERATOR = "embedded/controllers/bin/gpu-operator"
 THREADS_MAX = 256  # the engine asks for 2^31-1 when parallelism is unbounded
 
 
@@ -120,8 +122,6 @@ def use_local_charts(finder: str) -> None:
     import pulumi
     import pulumi.runtime
 
-    from lab.offline.charts import SIMULATED_OPERATOR, running_operator
-
     def transform(args: Any) -> Any:
         chart, repository = (args.props.get(key) for key in ("chart", "repository_opts"))
         if args.type_ != "kubernetes:helm.sh/v3:Release" or not isinstance(chart, str):
@@ -139,6 +139,12 @@ def use_local_charts(finder: str) -> None:
         return pulumi.ResourceTransformationResult({**args.props, **local_chart}, args.opts)
 
     pulumi.runtime.register_stack_transformation(transform)
+
+
+def running_operator() -> Path | None:
+    """NVIDIA's own operator, if it runs beside the control plane of this run: `Layout.operator`."""
+    program = Path(os.environ.get("GPUFORM_KUBECONFIG", "")).parent / _OPERATOR
+    return program if program.exists() else None
 
 
 def _is_engine_shutdown(error: Exception) -> bool:

@@ -22,9 +22,18 @@ import yaml
 from gpuform.checkout.errors import Failure
 from gpuform.clients.aws.api import create_client, translate_errors
 from infra import versions
-from infra.model.base.labels import ARCH, HOSTNAME, INSTANCE_TYPE, KWOK_NODE, OS, SIM_HOST_DRIVER, ZONE
+from infra.model.base.labels import (
+    ARCH,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    KWOK_NODE,
+    OS,
+    SIM_HOST_DRIVER,
+    SIM_MEMORY_CAPACITY,
+    ZONE,
+)
 from infra.model.gpu.machines import Machine
-from infra.model.placement.node_resources import allocatable
+from infra.model.placement.node_resources import allocatable, capacity_mib
 from infra.plan.nodes import device_annotations, gpu_annotations, size_annotations
 from lab.rehearse.cloud.answers import ACCOUNT
 from lab.rehearse.cloud.fleet import Fleets
@@ -184,11 +193,13 @@ def node_manifest(
     """
     free = allocatable(machine, kubelet.max_pods or machine.pods, kubelet.reserves_for or machine.pods)
     huge = kubelet.huge_pages * 2
+    memory = f"{capacity_mib(machine)}Mi"
     annotations = {
         KWOK_NODE: "fake",
         **size_annotations(replace(free, memory=free.memory - huge)),
         **device_annotations(huge, adapters),
         **driver_annotations(machine),
+        SIM_MEMORY_CAPACITY: memory,
     }
     node_labels = {
         HOSTNAME: name,
@@ -203,6 +214,8 @@ def node_manifest(
         "kind": "Node",
         "metadata": {"name": name, "labels": {**kubelet.labels, **node_labels}, "annotations": annotations},
         "spec": {"providerID": f"aws:///{zone}/{id}", "taints": kubelet.taints},
+        # Karpenter takes the memory of further nodes of the type from the capacity at registration.
+        "status": {"capacity": {"memory": memory}},
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from infra.plan.device_plugin import efa_release
 from infra.strict_yaml import load_all
 from lab.offline import pinned_charts
 from lab.offline.charts import Charts
+from lab.offline.language import runner
 from lab.offline.language.runner import use_local_charts
 from lab.plane import monitoring
 from lab.plane.layout import Layout
@@ -212,3 +215,11 @@ def test_the_chart_of_nfd_is_that_of_its_program_and_operands_wait(operator: Pat
     operator.with_name("nfd-master").unlink()
     kept = pinned_charts.operator_files(operator, "")
     assert f"{nfd}/old.yaml" in kept, "an official image has no chart: the operator's brings the right one"
+
+
+@pytest.mark.unit
+def test_the_runner_imports_nothing_that_a_programs_interpreter_may_lack() -> None:
+    nodes = list(ast.walk(ast.parse(Path(runner.__file__).read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
+    assert {name.partition(".")[0] for name in names} - sys.stdlib_module_names == {"pulumi"}

@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -148,12 +149,23 @@ def test_a_setting_that_would_get_lost_is_refused() -> None:
         settings({"settings": {"clusterName": "a", "brandNew": True}})
 
 
-def node_annotations(text: str, adapters: int) -> dict[str, str]:
+def registered(text: str, adapters: int) -> dict[str, Any]:
     reported = instances.read_user_data(base64.b64encode(text.encode()).decode())
     place = ("node", "i-1", "us-west-2b", REGION)
-    made = instances.node_manifest(MACHINES["p5.48xlarge"], *place, reported, adapters)
-    result: dict[str, str] = made["metadata"]["annotations"]
+    return instances.node_manifest(MACHINES["p5.48xlarge"], *place, reported, adapters)
+
+
+def node_annotations(text: str, adapters: int) -> dict[str, str]:
+    result: dict[str, str] = registered(text, adapters)["metadata"]["annotations"]
     return result
+
+
+def test_a_node_registers_with_the_memory_that_karpenter_assumes_of_its_type() -> None:
+    """Karpenter caches it: after a node without capacity, no pod fits the type any more."""
+    node = registered("", 0)
+    capacity = node["status"]["capacity"]["memory"]
+    assert capacity == node["metadata"]["annotations"][f"{SIM}memory-capacity"]
+    assert int(capacity.removesuffix("Mi")) == int(2048 * 1024 * (1 - 0.075))
 
 
 @pytest.mark.parametrize(

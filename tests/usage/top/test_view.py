@@ -329,7 +329,8 @@ def keys(value: Any) -> Any:
 def test_every_key_of_simulated_nodes_is_one_of_the_simulators() -> None:
     ours = {value for name, value in vars(labels).items() if name.startswith("SIM_")}
     theirs = {value for value in vars(simulated).values() if isinstance(value, str)}
-    sizes = {f"simulator.gpuform.io/{size}" for size in ("cpu", "memory", "pods", "hugepages-2Mi")}
+    names = ("cpu", "memory", "memory-capacity", "pods", "hugepages-2Mi")
+    sizes = {f"simulator.gpuform.io/{name}" for name in names}
     assert sizes < ours, "kwok's stages read these"
     assert ours - theirs == sizes
 
