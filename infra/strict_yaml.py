@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,17 @@ except ImportError:
     from yaml import SafeDumper as Dumper  # type: ignore[assignment]
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
-__all__ = ["MAX_BYTES", "Dumper", "Loader", "load_all", "parse", "positions", "read", "read_text"]
+__all__ = [
+    "MAX_BYTES",
+    "Dumper",
+    "Loader",
+    "documents",
+    "load_all",
+    "parse",
+    "positions",
+    "read",
+    "read_text",
+]
 
 MAX_BYTES = 2**20
 """Bytes of a file: its settings become ConfigMaps, and Kubernetes takes no ConfigMap above 1 MiB."""
@@ -30,6 +40,8 @@ _MAX_DEPTH = 50
 _MAX_NODES = 50_000
 """Values and keys once aliases are expanded: 5000 hosts have 35,000. The engine's parser (gopkg.in/yaml.v3,
 decode.go) limits aliases by a share instead, from 400,000 values on."""
+_MAX_MANIFEST_NODES = 4_000_000
+"""The same for a file of manifests, by its bytes at most 64 MiB (`documents`)."""
 _INTEGERS = range(-(2**63), 2**64)
 """Integers that the engine's parser reads exactly; it makes floats of others."""
 _MAX_SCALAR = 100
@@ -37,6 +49,7 @@ _MAX_SCALAR = 100
 _MAX_EXPLAINED = 2**17
 """Characters up to which PyYAML's own parser explains an error: it names what it found, but is slow."""
 _TEXTS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:binary")
+_MERGE = "tag:yaml.org,2002:merge"
 _NAME_A_FILE = "name an existing stack file"
 
 
@@ -50,13 +63,13 @@ def read(path: Path, remedy: str = _NAME_A_FILE) -> Any:
     return parse(read_text(path, remedy), str(path))
 
 
-def read_text(path: Path, remedy: str = _NAME_A_FILE) -> str:
-    """A file's text; InputError if it cannot be read, is not UTF-8, or is longer than ``MAX_BYTES``."""
+def read_text(path: Path, remedy: str = _NAME_A_FILE, most: int = MAX_BYTES) -> str:
+    """A file's text; InputError if it cannot be read, is not UTF-8, or is longer than ``most`` bytes."""
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)  # no more of a device or a pipe
-        if len(content) > MAX_BYTES:
-            raise InputError(str(path), f"is longer than {MAX_BYTES // 2**10} KiB", "make it shorter")
+            content = file.read(most + 1)  # no more of a device or a pipe
+        if len(content) > most:
+            raise InputError(str(path), f"is longer than {most // 2**10} KiB", "make it shorter")
         return content.decode("utf-8")
     except OSError as error:
         raise InputError(str(path), error.strerror or "cannot be read", remedy) from None
@@ -66,15 +79,44 @@ def read_text(path: Path, remedy: str = _NAME_A_FILE) -> str:
 
 def parse(text: str, source: str) -> Any:
     """Parsed YAML; InputError names the line and column of what is wrong, counted from 1."""
-    try:
-        try:
-            _check(yaml.parse(text, Loader))
-        except yaml.MarkedYAMLError:
-            if len(text) <= _MAX_EXPLAINED:
-                with suppress(ValueError, OverflowError):  # of an escape sequence that is no character
-                    _check(yaml.parse(text, yaml.SafeLoader))
-            raise
+    with _explained(text, source):
+        _check_text(text, _MAX_NODES)
         return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
+
+
+def documents(text: str, source: str) -> list[tuple[yaml.Node, Any]]:
+    """Each document's nodes, with their positions, and its value; those without content are left out.
+
+    Raises InputError as `parse` does.
+    """
+    with _explained(text, source):
+        _check_text(text, _MAX_MANIFEST_NODES)
+        loader = _Loader(text)
+        try:
+            found = []
+            while loader.check_node():
+                if (node := loader.get_node()) is not None:
+                    found.append((node, loader.construct_document(node)))
+            return found
+        finally:
+            loader.dispose()
+
+
+def _check_text(text: str, most: int) -> None:
+    try:
+        _check(yaml.parse(text, Loader), most)
+    except yaml.MarkedYAMLError:
+        if len(text) <= _MAX_EXPLAINED:
+            with suppress(ValueError, OverflowError):  # of an escape sequence that is no character
+                _check(yaml.parse(text, yaml.SafeLoader), most)
+        raise
+
+
+@contextmanager
+def _explained(text: str, source: str) -> Iterator[None]:
+    """InputError for what is not YAML, with the place."""
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
@@ -110,7 +152,7 @@ def positions(text: str) -> Callable[[Iterable[str | int]], tuple[int, int]]:
     return find
 
 
-def _check(events: Iterable[yaml.Event]) -> None:
+def _check(events: Iterable[yaml.Event], most: int) -> None:
     """Refuse what would take unbounded depth, memory or time to construct; nothing is constructed here."""
     sizes: dict[str, int] = {}
     anchors: list[str | None] = []
@@ -137,8 +179,8 @@ def _check(events: Iterable[yaml.Event]) -> None:
                 sizes[event.anchor] = 1
         if len(anchors) > _MAX_DEPTH:
             raise _error_at(event, f"lists and mappings are nested more than {_MAX_DEPTH} deep")
-        if total > _MAX_NODES:
-            raise _error_at(event, f"holds more than {_MAX_NODES} values, aliases included")
+        if total > most:
+            raise _error_at(event, f"holds more than {most} values, aliases included")
 
 
 def _error_at(event: yaml.Event, problem: str) -> yaml.MarkedYAMLError:
@@ -152,8 +194,10 @@ class _Loader(Loader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():  # else the tag is wrong
+            if key_node.tag == _MERGE:
+                continue
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in keys and key != "<<":
+            if isinstance(key, str) and key in keys:
                 raise yaml.MarkedYAMLError(
                     problem=f"key {key!r} is given twice", problem_mark=key_node.start_mark
                 )

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.cli import change, hosts, local, machine, observe, plan, preview, up
+from gpuform.cli import change, check, hosts, local, machine, observe, plan, preview, up
 from gpuform.cli.output import JSON, report_errors
 
 
@@ -69,6 +69,7 @@ for command in (
     observe.report,
     plan.gpus,
     plan.render,
+    check.check,
     plan.images,
     preview.preview,
     up.up,

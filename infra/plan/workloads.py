@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from infra.model.base import labels
 from infra.model.base.errors import InputError
-from infra.model.base.namespaces import SCHEDULER
 from infra.model.checks import environment
 from infra.model.environment import Environment
 from infra.model.placement import fit
@@ -21,7 +20,7 @@ from infra.model.workload.workload import (
     PodWorkload,
     Workload,
 )
-from infra.plan import blue_green, dra, kserve, notebooks, scaling, serving, sharing, training
+from infra.plan import blue_green, dra, kserve, notebooks, pod_needs, scaling, serving, training
 from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, nonroot, own_labels
 
 _USER = 1000  # any user but root; images that bring their own root user run as this one
@@ -192,11 +191,9 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
     if claimed_pool:
         name = dra.template_name(claimed_pool, workload)
         spec["resourceClaims"] = [{"name": dra.REQUEST, "resourceClaimTemplateName": name}]
-    if env.uses_packer and (resource or claimed_pool):
-        spec["schedulerName"] = SCHEDULER
-    runtime_class = workload.runtime_class or (env.runtime_class if resource else None)
-    if runtime_class:
-        spec["runtimeClassName"] = runtime_class
+    spec |= pod_needs.fields(env, pools, bool(resource), bool(claimed_pool))
+    if workload.runtime_class:
+        spec["runtimeClassName"] = workload.runtime_class
     if workload.priority:
         spec["priorityClassName"] = workload.priority
     if workload.pool:
@@ -209,9 +206,6 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         spec["affinity"] = _gpu_affinity(matching.matches(env.pools, workload.gpu, workload.slice))
     if isinstance(workload, InferenceWorkload) and workload.near:
         spec["affinity"] = {**spec.get("affinity", {}), "podAffinity": _near_affinity(workload.near)}
-    tolerations = sharing.pod_tolerations(env, pools)
-    if tolerations:
-        spec["tolerations"] = tolerations
     return spec
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpuform.engine.backend import declared_state
-from infra import every_error
+from infra import every_error, strict_yaml
 from infra.config import load, parse
 from infra.model.base.errors import InputError
 from infra.plan.render import render
@@ -99,6 +99,10 @@ def test_an_environment_left_empty_names_the_file(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"No such file or directory; name an existing stack file"):
         load(tmp_path / "Pulumi.none.yaml")
+
+
+def test_a_merge_key_is_what_it_is_in_the_engine() -> None:
+    assert strict_yaml.parse("b: &b {t: 1, u: 1}\nc: {<<: *b, u: 2}", "FILE")["c"] == {"t": 1, "u": 2}
 
 
 _LAUGHS = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in

@@ -28,7 +28,8 @@ import json, sys
 from functools import partial
 from gpuform.cli import up
 from lab.toolchain.releases import Release
-releases = [Release(**row | {"tools": tuple(row["tools"])}) for row in json.load(open(sys.argv.pop(1)))]
+rows = json.load(open(sys.argv.pop(1)))
+releases = [Release(**row | {key: tuple(row[key]) for key in ("tools", "programs", "chart")}) for row in rows]
 up.Toolchain = partial(up.Toolchain, releases=releases)
 from gpuform.cli.main import main
 main()

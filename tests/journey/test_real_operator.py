@@ -23,7 +23,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 _KNOWN = yaml.safe_load(Path(__file__).with_name("operator_differences.yaml").read_text())
 _OWN = ("simulator.gpuform.io/", "kwok.x-k8s.io/", "gpuform.io/")
-_CHANGES_BY_TIME = ("nvidia.com/gfd.timestamp",)
+_OF_ONE_CLUSTER = (
+    "nvidia.com/gfd.timestamp",
+    "karpenter.k8s.aws/instance-profile-name",
+    "karpenter.k8s.aws/ec2nodeclass-hash",
+)
+"""Values that time or the cluster's own address changes."""
 UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
 
 
@@ -62,7 +67,7 @@ def of_nodes(nodes: Iterable[dict[str, Any]]) -> Iterator[str]:
         meta, name = node["metadata"], f"node {node['metadata']['name']}"
         for kind in ("label", "annotation"):
             for key, value in meta.get(f"{kind}s", {}).items():
-                if not key.startswith(_OWN) and key not in _CHANGES_BY_TIME:
+                if not key.startswith(_OWN) and key not in _OF_ONE_CLUSTER:
                     yield f"{name} {kind} {key}={value}"
         for taint in node["spec"].get("taints", ()):
             yield f"{name} taint {taint['key']}={taint.get('value')}:{taint['effect']}"

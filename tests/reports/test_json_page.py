@@ -76,6 +76,14 @@ def hosts_verify() -> dict[str, Any]:
     return Report("s", "ssh", (Verdict("gpu-1", "nouveau", "FAIL", "is loaded", "do"),)).to_json()
 
 
+def check() -> dict[str, Any]:
+    limits = {"limits": {"nvidia.com/gpu": 64}}
+    pod = {"kind": "Pod", "spec": {"containers": [{"name": "c", "image": "a:1", "resources": limits}]}}
+    options = ["check", "local", "-f", "-", "--json"]
+    found: dict[str, Any] = json.loads(CliRunner().invoke(app, options, input=json.dumps(pod)).stdout)
+    return found
+
+
 REAL = {
     "status": status,
     "preview": preview,
@@ -84,6 +92,7 @@ REAL = {
     "hosts apply": hosts_apply,
     "hosts status": hosts_status,
     "hosts verify": hosts_verify,
+    "check": check,
 }
 
 

@@ -80,12 +80,8 @@ def allocatable(
     """
     steps = [60, 10, 5, 5]
     cpu = math.ceil(sum(steps[: machine.vcpu]) + 2.5 * max(0, machine.vcpu - len(steps)))
-    memory = (
-        capacity_mib(machine, hypervisor)
-        - 255
-        - 11 * (pods if reserved_for is None else reserved_for)
-        - _EVICTION_MIB
-    )
+    reserved = 255 + 11 * (pods if reserved_for is None else reserved_for) + _EVICTION_MIB
+    memory = capacity_mib(machine, hypervisor) - reserved
     return NodeResources(machine.vcpu * 1000 - cpu, memory, pods)
 
 

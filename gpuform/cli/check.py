@@ -1,0 +1,143 @@
+"""``gpuform check``: judges manifests that gpuform does not write against a stack's pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.listing import count_of
+from gpuform.checkout.paths import Paths
+from gpuform.checkout.stacks import load_environment
+from gpuform.cli.output import AsJson, OnlyStack, say, show, warn
+from gpuform.manifests import documents, edit, explain, judge
+from gpuform.manifests.documents import Document, Keys
+from gpuform.manifests.finding import Finding
+from gpuform.manifests.pods import FoundPod, at
+
+STDIN = "-"
+
+
+def check(
+    stack: OnlyStack,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("-f", "--file", help="Manifest, folder, or - for standard input. May be repeated."),
+    ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Add what is missing to the files; of standard input, to stdout.")
+    ] = False,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="Namespace of objects that name none.")
+    ] = "default",
+    pod_path: Annotated[
+        list[str] | None,
+        typer.Option(help="KIND=PATH of a pod spec that is not found, as Foo=spec.pod. May be repeated."),
+    ] = None,
+    explain_pool: Annotated[
+        str, typer.Option("--explain", metavar="POOL", help="Print what a manifest needs to run on a pool.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Judge Kubernetes manifests against the stack's pools: resources, taints, selectors, room, queues.
+
+    Reads YAML and JSON, also the output of `helm template` and `kustomize build`. Asks no cluster.
+    Exit code 1 if a finding is an error: its pods would not start, or not get what they ask for.
+    """
+    env = load_environment(stack, Paths.here())
+    if explain_pool:
+        typer.echo(explain.lines(env, explain_pool), nl=False)
+        return
+    if not file:
+        raise InputError("-f", "is missing", "name a manifest, a folder, or - for standard input")
+    texts = documents.read_files(file, STDIN)
+    parsed = {name: documents.parse(name, text) for name, text in texts.items()}
+    everything = [document for found in parsed.values() for document in found]
+    paths = dict(map(_pod_path, pod_path or ()))
+    result = judge.judge(env, _pods(everything, paths), namespace)
+    findings = result.findings
+    if fix:
+        fixed = _fix(texts, findings)
+        findings = [finding for finding in findings if not (finding.additions and finding in fixed)]
+    if as_json:
+        show(
+            True,
+            {"stack": stack, "pods": len(result.pods), "findings": [one.to_json() for one in findings]},
+            (),
+        )
+    else:
+        _print(findings, to_stderr=fix and STDIN in texts)
+        line = _summary(len(everything), len(result.pods), findings)
+        warn(line) if fix and STDIN in texts else say(line)
+    if any(finding.level == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _pod_path(text: str) -> tuple[str, Keys]:
+    kind, _, path = text.partition("=")
+    if not kind or not path:
+        raise InputError("--pod-path", f"{text!r} is not KIND=PATH", "give it as Foo=spec.pod")
+    return kind, tuple(int(part) if part.isdecimal() else part for part in path.split("."))
+
+
+def _pods(everything: Sequence[Document], paths: dict[str, Keys]) -> Iterator[FoundPod]:
+    used = set()
+    for document in everything:
+        if document.kind in paths and (pod := at(document, paths[document.kind])):
+            used.add(document.kind)
+            yield pod
+        else:
+            yield from judge.find_all([document])
+    for kind in sorted({*paths} - used):
+        raise InputError("--pod-path", f"no {kind} has a pod spec there", "correct it, or leave it out")
+
+
+def _fix(texts: dict[str, str], findings: Sequence[Finding]) -> list[Finding]:
+    """Write what is missing into the files; returns the findings that this has corrected."""
+    fixed: list[Finding] = []
+    for name, text in texts.items():
+        of_file = [one for one in findings if one.document.file == name and one.additions]
+        result, left_out = edit.add(name, text, [item for one in of_file for item in one.additions])
+        reasons = {(id(item.document), item.keys): reason for item, reason in left_out}
+        for finding in of_file:
+            why = [
+                reasons[key]
+                for item in finding.additions
+                if (key := (id(item.document), item.keys)) in reasons
+            ]
+            if why:
+                warn(f"{_place(finding)}: not fixed: {why[0]}")
+            else:
+                fixed.append(finding)
+        if name == STDIN:
+            typer.echo(result, nl=False)
+        elif result != text:
+            Path(name).write_text(result, encoding="utf-8", newline="")
+            warn(f"{name}: fixed")
+    return fixed
+
+
+def _print(findings: Sequence[Finding], to_stderr: bool) -> None:
+    put = warn if to_stderr else say
+    for (name, title), group in groupby(findings, lambda one: (one.document.file, one.document.title)):
+        put(f"{name}: {title}")
+        for finding in group:
+            line, column = finding.document.place(finding.keys)
+            put(f"  {line}:{column}: {finding.level}: {finding.path}: {finding.fact}; {finding.remedy}")
+
+
+def _place(finding: Finding) -> str:
+    line, column = finding.document.place(finding.keys)
+    return f"{finding.document.file}:{line}:{column}: {finding.path}"
+
+
+def _summary(objects: int, pods: int, findings: Sequence[Finding]) -> str:
+    errors = sum(finding.level == "error" for finding in findings)
+    found = f"{count_of(errors, 'error')}, {count_of(len(findings) - errors, 'warning')}"
+    fixable = sum(bool(finding.additions) for finding in findings)
+    hint = f"; --fix corrects {fixable}" if fixable else ""
+    return f"{count_of(objects, 'object')}, {count_of(pods, 'pod template')} with GPUs: {found}{hint}"

@@ -1,0 +1,144 @@
+"""Kubernetes manifests as people and tools write them: files, documents, and where each value stands."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpuform.checkout.errors import InputError
+from infra import strict_yaml
+
+Keys = tuple[str | int, ...]
+"""Keys and indexes that lead to a value of a document."""
+MAX_BYTES = 2**26
+"""Bytes of one file: the CRDs of kube-prometheus-stack have 4 MiB, a rendered cluster of a thousand
+applications about 20."""
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """One object of a file: its value, and the nodes that say where it is written.
+
+    ``index`` counts the documents of the file from 0; ``at`` leads to the object in a ``List``.
+    """
+
+    file: str
+    index: int
+    root: yaml.Node
+    value: Mapping[str, Any]
+    at: Keys = ()
+
+    @property
+    def kind(self) -> str:
+        return str(self.value.get("kind") or "")
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        metadata = self.value.get("metadata")
+        return metadata if isinstance(metadata, Mapping) else {}
+
+    @property
+    def name(self) -> str:
+        return str(self.metadata.get("name") or self.metadata.get("generateName") or "")
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.name}".rstrip()
+
+    def place(self, keys: Keys) -> tuple[int, int]:
+        """Line and column, from 1, of a value, or of the nearest value around it that is written."""
+        mark = self.root.start_mark
+        node: Any = self.root
+        for key in (*self.at, *keys):
+            found = child(node, key)
+            if found is None:
+                break
+            mark, node = found
+        return mark.line + 1, mark.column + 1
+
+
+def child(node: yaml.Node, key: str | int) -> tuple[Any, yaml.Node] | None:
+    """Where a key or an entry begins, and its value; None if the text has none there (such as by ``<<``)."""
+    if isinstance(node, yaml.SequenceNode):
+        if isinstance(key, int) and key < len(node.value):
+            return node.value[key].start_mark, node.value[key]
+    elif isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if name.value == str(key):
+                return name.start_mark, value
+    return None
+
+
+def entries(value: Mapping[str, Any], key: str) -> Sequence[Any]:
+    """The list under a key; empty if there is something else."""
+    found = value.get(key)
+    return found if isinstance(found, list) else ()
+
+
+def read_files(paths: Iterable[Path], stdin: str = "-") -> dict[str, str]:
+    """The text of each file; folders are read with all below, ``-`` is standard input.
+
+    Raises InputError for what cannot be read, and for a folder without manifests.
+    """
+    texts: dict[str, str] = {}
+    for path in paths:
+        if str(path) == stdin:
+            texts[stdin] = sys.stdin.read()
+            continue
+        files = [path]
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+            if not files:
+                raise InputError(str(path), f"has no file {' or '.join(_SUFFIXES)}", "name another folder")
+        texts |= {
+            str(file): strict_yaml.read_text(file, "name a manifest with -f", MAX_BYTES) for file in files
+        }
+    return texts
+
+
+def parse(file: str, text: str) -> list[Document]:
+    """The Kubernetes objects of a text, those of Lists one by one; InputError if it is not YAML."""
+    found: list[Document] = []
+    try:
+        parsed = strict_yaml.documents(text, file)
+    except InputError as error:
+        if "{{" not in text:
+            raise
+        remedy = "render the chart first: helm template CHART | gpuform check STACK -f -"
+        raise InputError(error.path, error.fact, remedy) from None
+    for index, (root, value) in enumerate(parsed):
+        found += _objects(file, index, root, value, ())
+    return found
+
+
+def _objects(file: str, index: int, root: yaml.Node, value: Any, at: Keys) -> Iterator[Document]:
+    if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
+        return
+    items = value.get("items")
+    if value["kind"].endswith("List") and isinstance(items, list):
+        for number, item in enumerate(items):
+            yield from _objects(file, index, root, item, (*at, "items", number))
+        return
+    yield Document(file, index, root, value, at)
+
+
+def shared_nodes(root: yaml.Node) -> set[int]:
+    """Ids of the nodes that aliases use again: to change one is to change the others."""
+    seen: Counter[int] = Counter()
+
+    def visit(node: yaml.Node) -> None:
+        seen[id(node)] += 1
+        if seen[id(node)] == 1 and isinstance(node, yaml.CollectionNode):
+            for entry in node.value:
+                for part in entry if isinstance(entry, tuple) else (entry,):
+                    visit(part)
+
+    visit(root)
+    return {key for key, count in seen.items() if count > 1}

@@ -1,0 +1,211 @@
+"""Manifests of others against the pools of a stack: what is found where, and what --fix adds."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuform.manifests import documents, edit, judge
+from gpuform.manifests.finding import Finding
+from infra.model.environment import Environment
+from tests.build.environments import on
+
+pytestmark = pytest.mark.unit
+
+KINDS = Path(__file__).with_name("kinds.yaml").read_text()
+SHARED = {"kind": "time_slicing", "replicas": 4}
+QUEUES = {"teams": [{"name": "team", "namespaces": ["research"], "quota": {"p0": 40}}]}
+PLAIN = {"machine": "g4dn.xlarge"}
+
+
+DEMANDING = on(
+    "embedded",
+    {**PLAIN, "nodes": 20, "sharing": SHARED},
+    {"machine": "p4d.24xlarge", "nodes": 1, "sharing": {"kind": "mig", "layout": {"3g.20gb": 2}}},
+    gpu_operator={"runtime_class": "nvidia"},
+    scheduling={"packer": True},
+    queues=QUEUES,
+)
+"""A RuntimeClass, a taint, a scheduler of its own, and a namespace with a queue."""
+
+
+def found(env: Environment, text: str, namespace: str = "default") -> list[Finding]:
+    return judge.judge(env, judge.find_all(documents.parse("f", text)), namespace).findings
+
+
+def facts(env: Environment, text: str, namespace: str = "default") -> list[str]:
+    return [f"{one.level} {one.path}: {one.fact}" for one in found(env, text, namespace)]
+
+
+def fixed(env: Environment, text: str) -> str:
+    additions = [item for finding in found(env, text) for item in finding.additions]
+    result, left_out = edit.add("f", text, additions)
+    assert left_out == []
+    return result
+
+
+def pod(spec: str = "", requests: str = "nvidia.com/gpu: 1") -> str:
+    """A pod on any pool with the taint of GPUs, and further lines of its spec."""
+    return f"""
+kind: Pod
+metadata: {{name: a}}
+spec:
+  {spec or "{}"}
+  tolerations: [{{key: nvidia.com/gpu, operator: Exists}}]
+  containers: [{{name: c, image: a:1, resources: {{limits: {{{requests}}}}}}}]
+""".replace("  {}\n", "")
+
+
+TEMPLATES = {
+    "Pod": "spec",
+    "Deployment": "spec.template.spec",
+    "StatefulSet": "spec.template.spec",
+    "Job": "spec.template.spec",
+    "CronJob": "spec.jobTemplate.spec.template.spec",
+    "JobSet": "spec.replicatedJobs[0].template.spec.template.spec",
+    "LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate.spec",
+    "PyTorchJob": "spec.pytorchReplicaSpecs.Worker.template.spec",
+    "RayCluster": "spec.workerGroupSpecs[0].template.spec",
+    "InferenceService": "spec.predictor",
+    "SparkApplication": "spec.executor",
+    "DynamoGraphDeployment": "spec.services.Worker.extraPodSpec",
+}
+QUEUED_BY_PODS = {
+    "LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate.metadata.labels",
+    "PyTorchJob": "spec.pytorchReplicaSpecs.Worker.template.metadata.labels",
+    "RayCluster": "spec.workerGroupSpecs[0].template.metadata.labels",
+    "InferenceService": "spec.predictor.labels",
+    "SparkApplication": "spec.executor.labels",
+    "DynamoGraphDeployment": "spec.services.Worker.labels",
+    "CronJob": "spec.jobTemplate.metadata.labels",
+}
+"""Where the label of the queue goes; else in metadata.labels."""
+
+
+def test_in_each_kind_all_is_found_that_its_pods_lack_for_gpus() -> None:
+    env = DEMANDING.model_copy(update={"namespaces": ()})
+    by_kind: dict[str, set[str]] = {}
+    for one in found(env, KINDS):
+        if "Pod Security" not in one.fact:
+            by_kind.setdefault(one.document.kind, set()).add(one.path)
+    queue = "[kueue.x-k8s.io/queue-name]"
+    expected = {}
+    for kind, spec in TEMPLATES.items():
+        keys = ["tolerations", "schedulerName"] + ["runtimeClassName"] * (kind != "SparkApplication")
+        expected[kind] = {f"{spec}.{key}" for key in keys}
+        expected[kind].add(QUEUED_BY_PODS.get(kind, "metadata.labels") + queue)
+    expected["StatefulSet"].add("spec.template.spec.containers[0].resources.limits[nvidia.com/gpu.shared]")
+    assert by_kind == expected
+
+
+def test_what_is_fixed_has_no_finding_and_is_not_changed_again() -> None:
+    once = fixed(DEMANDING, KINDS)
+    left = [one for one in found(DEMANDING, once) if "Pod Security" not in one.fact]
+    assert left == []
+    assert fixed(DEMANDING, once) == once
+    assert [line for line in KINDS.splitlines() if line not in once.splitlines() and "{" not in line] == []
+    assert "nvidia.com/gpu.shared: 1 # a share" in once
+    assert len(list(yaml.safe_load_all(once))) == len(TEMPLATES)
+
+
+def test_pods_are_counted() -> None:
+    pods = [one for one in judge.find_all(documents.parse("f", KINDS)) if one.resources("nvidia.com/")]
+    counts = {one.document.kind: one.count for one in pods}
+    assert counts == {
+        **{"Pod": 1, "Deployment": 2, "StatefulSet": 1, "Job": 2, "CronJob": 1, "JobSet": 6},
+        **{"LeaderWorkerSet": 8, "PyTorchJob": 3, "RayCluster": 2, "InferenceService": 2},
+        **{"SparkApplication": 2, "DynamoGraphDeployment": 2},
+    }
+
+
+CASES = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[(case["found"] or ["none"])[0][:60] for case in CASES])
+def test_what_is_found(case: dict[str, Any]) -> None:
+    text = yaml.safe_dump({"kind": "Pod", "spec": case["spec"]})
+    assert facts(on("embedded", *case["pools"]), text) == case["found"]
+
+
+def test_labels_that_others_set_are_none_of_our_business() -> None:
+    text = pod("nodeSelector: {cloud.google.com/gke-accelerator: nvidia-tesla-t4, example.com/owner: a}")
+    assert facts(on("existing", PLAIN), text) == []
+
+
+def test_pods_that_the_pools_cannot_hold_wait_and_the_stack_s_own_come_first() -> None:
+    env = on("embedded", {**PLAIN, "nodes": 4}, workloads=[{"pool": "p0"}])
+    template = yaml.safe_load(pod())["spec"]
+    text = yaml.safe_dump({"kind": "Job", "spec": {"parallelism": 5, "template": {"spec": template}}})
+    (line,) = facts(env, text)
+    assert line.endswith(
+        "5 pods of 1 nvidia.com/gpu: 3 would start and 2 wait, since the pools have 4 at most"
+    )
+
+
+RICH = """
+kind: Job
+metadata: {name: a, namespace: research, labels: {kueue.x-k8s.io/queue-name: team}}
+spec:
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      hostNetwork: true
+      nodeSelector: {a: b}
+      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+        {matchExpressions: [{key: a, operator: In, values: [b]}]}]}}}
+      tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+      securityContext: {runAsUser: 0, seccompProfile: {type: RuntimeDefault}}
+      volumes: [{name: v, hostPath: {path: /}}]
+      resourceClaims: [{name: c, resourceClaimTemplateName: t}]
+      containers:
+        - name: c
+          image: a:1
+          env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]
+          securityContext: {privileged: true, capabilities: {add: [SYS_ADMIN], drop: [ALL]}}
+          resources: {limits: {nvidia.com/gpu.shared: 1, cpu: 2}, requests: {nvidia.com/gpu.shared: 1}}
+"""
+
+
+def test_what_the_pod_security_of_the_namespace_refuses() -> None:
+    end = ", and namespace research has Pod Security restricted"
+    refused = [one for one in found(DEMANDING, RICH) if one.fact.endswith(end)]
+    assert [
+        (one.path.removeprefix("spec.template.spec."), one.fact.removesuffix(end)) for one in refused
+    ] == [
+        ("hostNetwork", "has hostNetwork"),
+        ("volumes[0]", "has a volume of kind hostPath"),
+        ("containers[0].securityContext", "container c is privileged"),
+        ("containers[0].securityContext", "container c adds SYS_ADMIN"),
+        ("containers[0].securityContext", "container c does not set allowPrivilegeEscalation: false"),
+        ("containers[0].securityContext", "container c does not set runAsNonRoot: true"),
+        ("containers[0].securityContext", "container c runs as user 0"),
+    ]
+
+
+def places(value: Any, keys: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [keys, *(place for key, item in inner for place in places(item, (*keys, key)))]
+
+
+DOCUMENTS = [*yaml.safe_load_all(KINDS), yaml.safe_load(RICH)]
+PLACES = [(index, keys) for index, one in enumerate(DOCUMENTS) for keys in places(one) if len(keys) > 1]
+
+
+@given(
+    place=st.sampled_from(PLACES),
+    value=st.sampled_from([None, "x", 3, 0, -1, True, [], [None], {}, {"x": None}]),
+)
+def test_nonsense_in_a_manifest_is_no_traceback(place: tuple[int, tuple[str | int, ...]], value: Any) -> None:
+    document = copy.deepcopy(DOCUMENTS[place[0]])
+    target = document
+    for key in place[1][:-1]:
+        target = target[key]
+    target[place[1][-1]] = value
+    for finding in found(DEMANDING, yaml.safe_dump(document)):
+        assert finding.to_json()["line"] > 0
