@@ -58,7 +58,7 @@ def check(
     parsed = {name: documents.parse(name, text) for name, text in texts.items()}
     everything = [document for found in parsed.values() for document in found]
     paths = dict(map(_pod_path, pod_path or ()))
-    result = judge.judge(env, _pods(everything, paths), namespace)
+    result = judge.judge(env, _pods(everything, paths), everything, namespace)
     findings = result.findings
     if fix:
         fixed = _fix(texts, findings)

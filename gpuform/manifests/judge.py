@@ -13,7 +13,7 @@ from gpuform.manifests import capacity, placement, security
 from gpuform.manifests.documents import Document, Keys, entries
 from gpuform.manifests.edit import Addition
 from gpuform.manifests.finding import Finding
-from gpuform.manifests.pods import FoundPod, find, mapping_at
+from gpuform.manifests.pods import FoundPod, claim_classes, find, mapping_at
 from infra.model.base import labels
 from infra.model.base.namespaces import SYSTEM
 from infra.model.environment import Environment
@@ -38,15 +38,19 @@ class Judgement:
     pods: list[FoundPod] = field(default_factory=list)
 
 
-def judge(env: Environment, pods: Iterable[FoundPod], default_namespace: str) -> Judgement:
+def judge(
+    env: Environment, pods: Iterable[FoundPod], documents: Iterable[Document], default_namespace: str
+) -> Judgement:
+    """Judge pods; ``documents`` are all that were given, claims included."""
     result = Judgement()
+    classes = claim_classes(documents)
     levels = security.levels(env)
     for pod in pods:
         if pod.document.kind == "DaemonSet" and _namespace(pod, default_namespace) in SYSTEM:
             continue  # of the platform
-        found = [*_Pod(env, pod, _namespace(pod, default_namespace), levels).findings()]
-        result.findings += found
-        if pod.resources(labels.NVIDIA_PREFIX) or pod.claims:
+        judged = _Pod(env, pod, _namespace(pod, default_namespace), levels, pod.claimed(classes))
+        result.findings += judged.findings()
+        if judged.uses_gpus:
             result.pods.append(pod)
     result.findings += capacity.findings(env, result.pods)
     result.findings.sort(key=lambda one: (one.document.file, one.document.index, one.document.at))
@@ -67,13 +71,21 @@ def _namespace(pod: FoundPod, default: str) -> str:
 
 
 class _Pod:
-    def __init__(self, env: Environment, pod: FoundPod, namespace: str, levels: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        pod: FoundPod,
+        namespace: str,
+        levels: Mapping[str, str],
+        claimed: frozenset[str],
+    ) -> None:
         self._env, self._pod, self._namespace, self._levels = env, pod, namespace, levels
         self._resources = pod.resources(labels.NVIDIA_PREFIX)
+        self._claimed = claimed & {labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS}
+        self.uses_gpus = bool(self._resources or self._claimed)
 
     def findings(self) -> Iterator[Finding]:
-        gpus = bool(self._resources or self._pod.claims)
-        if not gpus:
+        if not self.uses_gpus:
             yield from self._without_gpus()
             return
         yield from self._amounts()
@@ -81,13 +93,12 @@ class _Pod:
         if self._resources and not offering:
             yield from self._not_offered()
             return
-        if self._pod.claims and not self._resources:
-            offering = [pool for pool in self._env.pools if pool.by_claim]
+        if not self._resources:
+            offering = [pool for pool in self._env.pools if self._claimed <= {*allocatable.claimable(pool)}]
             if not offering:
+                fact = f"no pool has devices of class {' and '.join(sorted(self._claimed))} for claims"
                 remedy = "request a resource that a pool offers, or give a pool sharing: {kind: dra}"
-                yield self._error(
-                    (*self._pod.at, "resourceClaims"), "no pool has GPUs that are claimed", remedy
-                )
+                yield self._error((*self._pod.at, "resourceClaims"), fact, remedy)
                 return
         chosen = [pool for pool in offering if placement.selects(self._env, pool, self._pod.spec)]
         if not chosen:
@@ -285,7 +296,7 @@ class _Pod:
     # What else it needs
 
     def _fields(self) -> Iterator[Finding]:
-        needed = pod_needs.fields(self._env, [], bool(self._resources), bool(self._pod.claims))
+        needed = pod_needs.fields(self._env, [], bool(self._resources), bool(self._claimed))
         facts = {
             "runtimeClassName": "without this RuntimeClass its containers see no GPU on these nodes",
             "schedulerName": "the stack packs pods with GPUs by a scheduler of its own, and not this one",

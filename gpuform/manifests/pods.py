@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from infra.model.base.labels import NVIDIA_GPU
 from infra.model.base.quantities import quantity
 
 Object = Mapping[str, Any]
+_CLAIM_NAMES = ("resourceClaimName", "resourceClaimTemplateName")
 _COUNTS = ("replicas", "parallelism", "numNodes")
 """Keys beside or around a pod template that multiply its pods."""
 
@@ -46,9 +47,11 @@ class FoundPod:
     can_have: Sequence[str] | None = None
     labels: Object = field(default_factory=dict)
 
-    @property
-    def claims(self) -> list[Object]:
-        return [item for item in entries(self.spec, "resourceClaims") if isinstance(item, Mapping)]
+    def claimed(self, classes: Mapping[str, frozenset[str]]) -> frozenset[str]:
+        """Device classes that it claims; ``classes``: those of each claim and template, by name."""
+        claims = [item for item in entries(self.spec, "resourceClaims") if isinstance(item, Mapping)]
+        names = (item.get(key) for item in claims for key in _CLAIM_NAMES)
+        return frozenset().union(*(classes.get(str(name), frozenset()) for name in names))
 
     def total(self, name: str) -> float:
         """What one pod requests: all containers together, or its largest init container."""
@@ -63,6 +66,27 @@ class FoundPod:
                 if name.startswith(prefix) and _amount(one, name):
                     found.setdefault(name, one)
         return found
+
+
+def claim_classes(documents: Iterable[Document]) -> dict[str, frozenset[str]]:
+    """Device classes by the name of a ResourceClaimTemplate or ResourceClaim."""
+    found = {}
+    for document in documents:
+        spec: Keys = ("spec", "spec") if document.kind == "ResourceClaimTemplate" else ("spec",)
+        if document.kind in ("ResourceClaim", "ResourceClaimTemplate"):
+            requests = entries(mapping_at(document.value, (*spec, "devices")), "requests")
+            found[document.name] = frozenset(_classes(requests))
+    return found
+
+
+def _classes(requests: Sequence[Any]) -> Iterator[str]:
+    """In ``exactly`` since resource.k8s.io/v1, in the request itself before."""
+    for request in requests:
+        if isinstance(request, Mapping):
+            exactly = request.get("exactly")
+            for item in (request, exactly, *entries(request, "firstAvailable")):
+                if isinstance(item, Mapping) and isinstance(item.get("deviceClassName"), str):
+                    yield item["deviceClassName"]
 
 
 def _is_sidecar(container: Container) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,7 @@ def world(folder: Path, stack: str, environment: dict[str, Any] | None = None) -
 
     The stack is the committed one of this name, or one with another environment.
     """
-    paths = make_checkout(folder).paths
-    checkout = Checkout(replace(paths, stack=stack))
+    checkout = make_checkout(folder, stack)
     tools = Toolchain(checkout.paths)
     plane = ControlPlane(checkout.paths, tools)
     made = World(checkout, stack, tools)

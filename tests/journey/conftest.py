@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.checkout.paths import Paths
+from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.engine import engine_env
 from lab.plane import ControlPlane, stacks_with_planes
 from lab.plane.layout import Layout
@@ -116,14 +116,15 @@ class Checkout:
         return [one for stack in stacks for one in scan(Layout(replace(self.paths, stack=stack)))]
 
 
-def make_checkout(folder: Path) -> Checkout:
+def make_checkout(folder: Path, stack: str = MAIN_STACK) -> Checkout:
+    """A checkout with the stack file of ``local``, seen from ``stack``."""
     root = folder / "checkout"
     root.mkdir()
     for name in ("Pulumi.yaml", "Pulumi.local.yaml"):
         (root / name).write_text((HERE.root / name).read_text())
     for name in ("infra", "components", "gpuform", "charts", "policies", "toolchain", ".venv"):
         (root / name).symlink_to(HERE.root / name)
-    return Checkout(Paths(root=root, state=root / ".gpuform", cache=HERE.cache))
+    return Checkout(Paths(root=root, state=root / ".gpuform", cache=HERE.cache, stack=stack))
 
 
 def cloned(root: Path) -> Checkout:

@@ -36,7 +36,8 @@ DEMANDING = on(
 
 
 def found(env: Environment, text: str, namespace: str = "default") -> list[Finding]:
-    return judge.judge(env, judge.find_all(documents.parse("f", text)), namespace).findings
+    given = documents.parse("f", text)
+    return judge.judge(env, judge.find_all(given), given, namespace).findings
 
 
 def facts(env: Environment, text: str, namespace: str = "default") -> list[str]:
@@ -131,6 +132,34 @@ CASES = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text())
 def test_what_is_found(case: dict[str, Any]) -> None:
     text = yaml.safe_dump({"kind": "Pod", "spec": case["spec"]})
     assert facts(on("embedded", *case["pools"]), text) == case["found"]
+
+
+CLAIM = """
+kind: ResourceClaimTemplate
+metadata: {name: t}
+spec: {spec: {devices: {requests: [{name: d, exactly: {deviceClassName: CLASS}}]}}}
+---
+"""
+
+
+@pytest.mark.parametrize(
+    ("sharing", "device_class", "expected"),
+    [
+        ("dra", "gpu.nvidia.com", []),
+        ("dra", "mig.nvidia.com", ["no pool has devices of class mig.nvidia.com for claims"]),
+        ("exclusive", "gpu.nvidia.com", ["no pool has devices of class gpu.nvidia.com for claims"]),
+        ("exclusive", "dra.net", []),
+    ],
+)
+def test_claims_are_judged_by_their_device_class(
+    sharing: str, device_class: str, expected: list[str]
+) -> None:
+    claims = "resourceClaims: [{name: g, resourceClaimTemplateName: t}]"
+    text = CLAIM.replace("CLASS", device_class) + pod(claims, "cpu: 1")
+    if device_class == "dra.net":
+        text = text.replace("  tolerations: [{key: nvidia.com/gpu, operator: Exists}]\n", "")
+    pools = {**PLAIN, "sharing": {"kind": sharing}}
+    assert [one.fact for one in found(on("embedded", pools), text)] == expected
 
 
 def test_labels_that_others_set_are_none_of_our_business() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,11 +20,19 @@ from lab.rehearse import nodes
 from lab.toolchain import Toolchain
 from tests.fakes.moto import Account
 from tests.journey.aws_world import World
-from tests.journey.conftest import HERE, make_checkout
+from tests.journey.conftest import HERE, Checkout, make_checkout
 from tests.stack.destroy.played_karpenter import PlayedKarpenter
 
 STACK = "aws-small"
 POOL = "g4dn-shared"
+
+
+class Elsewhere(Checkout):
+    """Its control plane stands for a cluster at AWS: no command starts it, and none deletes it."""
+
+    def command(self, *args: str) -> list[str]:
+        patched = "from gpuform.cli import change; change.runs_here = lambda *_: False"
+        return [sys.executable, "-c", f"{patched}; from gpuform.cli.main import main; main()", *args]
 
 
 @dataclass
@@ -71,7 +80,7 @@ class Small(World):
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
     """A control plane, and a checkout with the stack; nothing is up between tests."""
-    checkout = make_checkout(tmp_path_factory.mktemp("small"))
+    checkout = Elsewhere(make_checkout(tmp_path_factory.mktemp("small"), STACK).paths)
     made = Small(checkout, STACK, Toolchain(checkout.paths))
     content = yaml.safe_load((HERE.root / "Pulumi.aws-dev.yaml").read_text())
     environment = content["config"]["gpuform:environment"]

@@ -20,11 +20,10 @@ ORDER = (
     "[volumes] kept: vol-data (default/data)",
     "[pools] none left",
     "[classes] none left",
-    "deleted kubernetes:karpenter.sh/v1:NodePool elastic-pool-g4dn-shared",
-    "deleted kubernetes:helm.sh/v3:Release karpenter-controller",
-    "deleted aws:eks/nodeGroup:NodeGroup system-system",
-    "deleted aws:eks/accessEntry:AccessEntry aws-small-admin-111122223333:role/gpu-admins",
-    "deleted aws:eks/cluster:Cluster aws-small-cluster",
+    "deleted   Release karpenter-controller",
+    "deleted   aws:eks/nodeGroup:NodeGroup system-system",
+    "deleted   aws:eks/accessEntry:AccessEntry aws-small-admin-111122223333:role/gpu-admins",
+    "deleted   aws:eks/cluster:Cluster aws-small-cluster",
     "[leftovers] deleted ",
 )
 
