@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,12 +14,11 @@ from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
 from gpuform.cli.output import AsJson, OnlyStack, say, show, warn
-from gpuform.manifests import documents, edit, explain, judge
-from gpuform.manifests.documents import Document, Keys
-from gpuform.manifests.finding import Finding
-from gpuform.manifests.pods import FoundPod, at
 
-STDIN = "-"
+if TYPE_CHECKING:
+    from gpuform.manifests.documents import Document, Keys
+    from gpuform.manifests.finding import Finding
+    from gpuform.manifests.pods import FoundPod
 
 
 def check(
@@ -48,31 +47,30 @@ def check(
     Reads YAML and JSON, also the output of `helm template` and `kustomize build`. Asks no cluster.
     Exit code 1 if a finding is an error: its pods would not start, or not get what they ask for.
     """
+    from gpuform.manifests import documents, explain, judge
+
     env = load_environment(stack, Paths.here())
     if explain_pool:
         typer.echo(explain.lines(env, explain_pool), nl=False)
         return
     if not file:
         raise InputError("-f", "is missing", "name a manifest, a folder, or - for standard input")
-    texts = documents.read_files(file, STDIN)
+    texts = documents.read_files(file)
     parsed = {name: documents.parse(name, text) for name, text in texts.items()}
     everything = [document for found in parsed.values() for document in found]
     paths = dict(map(_pod_path, pod_path or ()))
     result = judge.judge(env, _pods(everything, paths), everything, namespace)
     findings = result.findings
     if fix:
-        fixed = _fix(texts, findings)
-        findings = [finding for finding in findings if not (finding.additions and finding in fixed)]
+        findings = _fix(texts, findings)
     if as_json:
-        show(
-            True,
-            {"stack": stack, "pods": len(result.pods), "findings": [one.to_json() for one in findings]},
-            (),
-        )
+        found = [one.to_json() for one in findings]
+        show(True, {"stack": stack, "pods": len(result.pods), "findings": found}, ())
     else:
-        _print(findings, to_stderr=fix and STDIN in texts)
-        line = _summary(len(everything), len(result.pods), findings)
-        warn(line) if fix and STDIN in texts else say(line)
+        put = warn if fix and documents.STDIN in texts else say
+        for line in _lines(findings):
+            put(line)
+        put(_summary(len(everything), len(result.pods), findings))
     if any(finding.level == "error" for finding in findings):
         raise typer.Exit(1)
 
@@ -85,20 +83,24 @@ def _pod_path(text: str) -> tuple[str, Keys]:
 
 
 def _pods(everything: Sequence[Document], paths: dict[str, Keys]) -> Iterator[FoundPod]:
+    from gpuform.manifests.pods import at, find
+
     used = set()
     for document in everything:
         if document.kind in paths and (pod := at(document, paths[document.kind])):
             used.add(document.kind)
             yield pod
         else:
-            yield from judge.find_all([document])
+            yield from find(document)
     for kind in sorted({*paths} - used):
         raise InputError("--pod-path", f"no {kind} has a pod spec there", "correct it, or leave it out")
 
 
 def _fix(texts: dict[str, str], findings: Sequence[Finding]) -> list[Finding]:
-    """Write what is missing into the files; returns the findings that this has corrected."""
-    fixed: list[Finding] = []
+    """Write what is missing into the files; returns the findings that are left, in their order."""
+    from gpuform.manifests import documents, edit
+
+    fixed: set[int] = set()
     for name, text in texts.items():
         of_file = [one for one in findings if one.document.file == name and one.additions]
         result, left_out = edit.add(name, text, [item for one in of_file for item in one.additions])
@@ -110,29 +112,24 @@ def _fix(texts: dict[str, str], findings: Sequence[Finding]) -> list[Finding]:
                 if (key := (id(item.document), item.keys)) in reasons
             ]
             if why:
-                warn(f"{_place(finding)}: not fixed: {why[0]}")
+                line, column = finding.document.place(finding.keys)
+                warn(f"{name}:{line}:{column}: {finding.path}: not fixed: {why[0]}")
             else:
-                fixed.append(finding)
-        if name == STDIN:
+                fixed.add(id(finding))
+        if name == documents.STDIN:
             typer.echo(result, nl=False)
         elif result != text:
             Path(name).write_text(result, encoding="utf-8", newline="")
             warn(f"{name}: fixed")
-    return fixed
+    return [finding for finding in findings if id(finding) not in fixed]
 
 
-def _print(findings: Sequence[Finding], to_stderr: bool) -> None:
-    put = warn if to_stderr else say
+def _lines(findings: Sequence[Finding]) -> Iterator[str]:
     for (name, title), group in groupby(findings, lambda one: (one.document.file, one.document.title)):
-        put(f"{name}: {title}")
+        yield f"{name}: {title}"
         for finding in group:
             line, column = finding.document.place(finding.keys)
-            put(f"  {line}:{column}: {finding.level}: {finding.path}: {finding.fact}; {finding.remedy}")
-
-
-def _place(finding: Finding) -> str:
-    line, column = finding.document.place(finding.keys)
-    return f"{finding.document.file}:{line}:{column}: {finding.path}"
+            yield f"  {line}:{column}: {finding.level}: {finding.path}: {finding.fact}; {finding.remedy}"
 
 
 def _summary(objects: int, pods: int, findings: Sequence[Finding]) -> str:

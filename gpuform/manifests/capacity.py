@@ -38,8 +38,7 @@ def findings(env: Environment, pods: Sequence[FoundPod]) -> Iterator[Finding]:
             free -= starting * each
             if starting == count:
                 continue
-            container = pod.resources(name)[name]
-            keys = (*container.at, "limits" if name in container.limits else "requests", name)
+            keys = pod.resources(name)[name].keys_of(name)
             fact = (
                 f"{count_of(count, 'pod')} of {each} {name}: {starting} would start and {count - starting} "
                 f"wait, since the pools have {sum(n or 0 for n in most)} at most"

@@ -19,6 +19,7 @@ Keys = tuple[str | int, ...]
 MAX_BYTES = 2**26
 """Bytes of one file: the CRDs of kube-prometheus-stack have 4 MiB, a rendered cluster of a thousand
 applications about 20."""
+STDIN = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -41,8 +42,7 @@ class Document:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        metadata = self.value.get("metadata")
-        return metadata if isinstance(metadata, Mapping) else {}
+        return mapping_at(self.value, ("metadata",))
 
     @property
     def name(self) -> str:
@@ -82,15 +82,25 @@ def entries(value: Mapping[str, Any], key: str) -> Sequence[Any]:
     return found if isinstance(found, list) else ()
 
 
-def read_files(paths: Iterable[Path], stdin: str = "-") -> dict[str, str]:
+def mapping_at(value: Any, keys: Keys) -> Mapping[str, Any]:
+    """The object at a place of a document; empty if there is none."""
+    for key in keys:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def read_files(paths: Iterable[Path]) -> dict[str, str]:
     """The text of each file; folders are read with all below, ``-`` is standard input.
 
     Raises InputError for what cannot be read, and for a folder without manifests.
     """
     texts: dict[str, str] = {}
     for path in paths:
-        if str(path) == stdin:
-            texts[stdin] = sys.stdin.read()
+        if str(path) == STDIN:
+            texts[STDIN] = sys.stdin.read()
             continue
         files = [path]
         if path.is_dir():

@@ -1,13 +1,12 @@
 """Adds keys and list entries to the text of a manifest; nothing that is written there is changed.
 
-A YAML library that writes a document anew keeps comments, and changes indentation, quotes and line breaks of
-what nobody asked it to touch. So lines are inserted, by the positions that the parser gives, and the result
-is parsed again: it must have the old value and what was added.
+A YAML library that writes a document anew keeps its comments, and changes its indentation, quotes and line
+breaks. So lines are inserted at positions that the parser gives, and the result is parsed again: it must have
+the old value and what was added.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,8 +16,6 @@ import yaml
 
 from gpuform.manifests.documents import Document, Keys, child, parse, shared_nodes
 from infra.plan.sharing import to_yaml
-
-_STEP = 2
 
 
 @dataclass(frozen=True)
@@ -195,10 +192,9 @@ def _last_line(node: yaml.Node) -> int:
 
 def _require_only_added(file: str, old: str, new: str, additions: Iterable[Addition]) -> None:
     """Raise AssertionError if the new text has another value than the old one with the additions."""
-    expected = [copy.deepcopy(dict(document.value)) for document in parse(file, old)]
-    places = {(document.index, document.at): number for number, document in enumerate(parse(file, old))}
+    expected = {(document.index, document.at): document.value for document in parse(file, old)}
     for addition in additions:
-        target: Any = expected[places[addition.document.index, addition.document.at]]
+        target: Any = expected[addition.document.index, addition.document.at]
         for key in addition.keys[:-1]:
             target = target.setdefault(key, {}) if isinstance(target, dict) else target[key]
         key = addition.keys[-1]
@@ -206,6 +202,6 @@ def _require_only_added(file: str, old: str, new: str, additions: Iterable[Addit
             target[key] = [*target[key], *addition.value]
         else:
             target[key] = addition.value
-    found = [dict(document.value) for document in parse(file, new)]
+    found = {(document.index, document.at): document.value for document in parse(file, new)}
     if found != expected:
         raise AssertionError(f"{file}: an addition would change more than it adds")

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuform.checkout.errors import InputError
 from infra.model.base import labels
+from infra.model.base.fields import listing
 from infra.model.environment import Environment
 from infra.model.pool import allocatable
 from infra.plan import dra, pod_needs, sharing
@@ -16,7 +17,7 @@ def lines(env: Environment, name: str) -> str:
     pool = next((pool for pool in env.pools if pool.name == name), None)
     if pool is None:
         raise InputError(
-            "--explain", f"no pool is named {name!r}", f"known: {', '.join(p.name for p in env.pools)}"
+            "--explain", f"no pool is named {name!r}", listing([pool.name for pool in env.pools], name)
         )
     offers = allocatable.max_resources(pool)
     resource = next(iter(offers), None)

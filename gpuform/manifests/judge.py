@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuform.manifests import capacity, placement, security
-from gpuform.manifests.documents import Document, Keys, entries
+from gpuform.manifests.documents import Document, Keys, entries, mapping_at
 from gpuform.manifests.edit import Addition
 from gpuform.manifests.finding import Finding
-from gpuform.manifests.pods import FoundPod, claim_classes, find, mapping_at
+from gpuform.manifests.pods import FoundPod, claim_classes
 from infra.model.base import labels
 from infra.model.base.namespaces import SYSTEM
 from infra.model.environment import Environment
@@ -21,7 +21,7 @@ from infra.model.placement import node_resources
 from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.plan import pod_needs, sharing
-from infra.plan.manifest import unique
+from infra.plan.manifest import tolerates, unique
 from infra.plan.queues import FRAMEWORKS
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -46,9 +46,10 @@ def judge(
     classes = claim_classes(documents)
     levels = security.levels(env)
     for pod in pods:
-        if pod.document.kind == "DaemonSet" and _namespace(pod, default_namespace) in SYSTEM:
+        namespace = str(pod.document.metadata.get("namespace") or default_namespace)
+        if pod.document.kind == "DaemonSet" and namespace in SYSTEM:
             continue  # of the platform
-        judged = _Pod(env, pod, _namespace(pod, default_namespace), levels, pod.claimed(classes))
+        judged = _Pod(env, pod, namespace, levels.get(namespace), pod.claimed(classes))
         result.findings += judged.findings()
         if judged.uses_gpus:
             result.pods.append(pod)
@@ -57,29 +58,16 @@ def judge(
     return result
 
 
-def find_all(documents: Iterable[Document]) -> Iterator[FoundPod]:
-    for document in documents:
-        seen: set[Keys] = set()
-        for pod in find(document):
-            if pod.at not in seen:
-                seen.add(pod.at)
-                yield pod
-
-
-def _namespace(pod: FoundPod, default: str) -> str:
-    return str(pod.document.metadata.get("namespace") or default)
-
-
 class _Pod:
     def __init__(
         self,
         env: Environment,
         pod: FoundPod,
         namespace: str,
-        levels: Mapping[str, str],
+        level: str | None,
         claimed: frozenset[str],
     ) -> None:
-        self._env, self._pod, self._namespace, self._levels = env, pod, namespace, levels
+        self._env, self._pod, self._namespace, self._level = env, pod, namespace, level
         self._resources = pod.resources(labels.NVIDIA_PREFIX)
         self._claimed = claimed & {labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS}
         self.uses_gpus = bool(self._resources or self._claimed)
@@ -156,18 +144,15 @@ class _Pod:
         offered = {name for pool in self._env.pools for name in allocatable.gpu_resources(pool)}
         unknown = [name for name in self._resources if name not in offered]
         for name in unknown:
-            keys = self._resource_keys(name)
+            keys = self._keys_of(name)
             yield self._error(keys, f"no pool offers {name}", f"request {self._offered_names()}")
         if not unknown:
             names = " and ".join(sorted(self._resources))
             fact = f"no pool offers {names} on the same node"
-            yield self._error(self._resource_keys(min(self._resources)), fact, "use a pod for each")
+            yield self._error(self._keys_of(min(self._resources)), fact, "use a pod for each")
 
-    def _resource_keys(self, name: str) -> Keys:
-        container = self._resources[name]
-        if container.at[-1] == "gpu":
-            return (*container.at, "quantity")
-        return (*container.at, "limits" if name in container.limits else "requests", name)
+    def _keys_of(self, name: str) -> Keys:
+        return self._resources[name].keys_of(name)
 
     def _amounts(self) -> Iterator[Finding]:
         """The API server refuses other amounts of an extended resource (pkg/apis/core/validation)."""
@@ -190,7 +175,7 @@ class _Pod:
                     yield self._error((*container.at, "requests", name), fact, "give both the same value")
                 if not float(limit or request or 0).is_integer():
                     fact = f"{limit or request:g} is no whole number of {name}"
-                    remedy = f"use 1, and a pool whose GPUs are shared: {self._offered_names()}"
+                    remedy = f"use 1, and a pool with shared GPUs: {self._offered_names()}"
                     yield self._error((*container.at, "limits", name), fact, remedy)
 
     def _counts(self, pools: Sequence[Pool]) -> Iterator[Finding]:
@@ -200,11 +185,11 @@ class _Pod:
             where = f"of pool {pools[0].name}" if len(pools) == 1 else "of these pools"
             if wanted > most:
                 fact = f"a pod requests {wanted} {name}, and a node {where} has {most}"
-                yield self._error(self._resource_keys(name), fact, f"request {most} or less per pod")
+                yield self._error(self._keys_of(name), fact, f"request {most} or less per pod")
             elif wanted > 1 and all(allocatable.one_per_pod(pool, name) for pool in pools):
                 fact = f"a pod requests {wanted} {name}; the device plugin gives one share {where} to a pod"
                 remedy = "request 1: more shares are not more of the GPU; or choose a pool with whole GPUs"
-                yield self._error(self._resource_keys(name), fact, remedy)
+                yield self._error(self._keys_of(name), fact, remedy)
 
     # Where it may run
 
@@ -256,7 +241,7 @@ class _Pod:
             taint
             for taint in sharing.pool_taints(self._env, pool)
             if taint["effect"] != "PreferNoSchedule"
-            and not any(placement.tolerates(item, taint) for item in tolerations if isinstance(item, Mapping))
+            and not any(tolerates(item, taint) for item in tolerations if isinstance(item, Mapping))
             and not pod_needs.tolerated_at_admission(self._env, taint, self._resources)
         ]
 
@@ -338,7 +323,7 @@ class _Pod:
         yield self._warning(keys, fact, f"add the label {labels.QUEUE}: {queue}", addition)
 
     def _security(self) -> Iterator[Finding]:
-        level = self._levels.get(self._namespace)
+        level = self._level
         for keys, fact in security.violations(self._pod, level) if level else ():
             remedy = "the API server refuses such pods there: change it, or use a namespace of your own"
             yield self._error(

@@ -1,6 +1,6 @@
-"""Whether a pod spec selects a pool's nodes and tolerates their taints, by the scheduler's rules.
+"""Whether a pod spec selects a pool's nodes, by the scheduler's rules.
 
-k8s.io/component-helpers, scheduling/corev1/nodeaffinity; k8s.io/api, core/v1/toleration.go.
+k8s.io/component-helpers, scheduling/corev1/nodeaffinity.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuform.manifests.documents import Keys, entries
+from gpuform.manifests.documents import Keys, entries, mapping_at
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
 from infra.plan import pod_needs
@@ -19,15 +19,6 @@ _OF_OTHERS = (
     *("k8s.amazonaws.com/", "vpc.amazonaws.com/", "magnum.openstack.org/", "simulator.", "gpuform.io/"),
 )
 """Beginnings of labels that discovery, kubelet and clouds set, with values that are not all known."""
-
-
-def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, str]) -> bool:
-    key, effect = toleration.get("key"), toleration.get("effect")
-    if effect and effect != taint["effect"]:
-        return False
-    if toleration.get("operator") == "Exists":
-        return not key or key == taint["key"]
-    return bool(key) and key == taint["key"] and str(toleration.get("value") or "") == (taint["value"] or "")
 
 
 def selects(env: Environment, pool: Pool, spec: Mapping[str, Any]) -> bool:
@@ -64,20 +55,12 @@ def _values(env: Environment, pools: Sequence[Pool], key: str) -> str:
 
 
 def _selector(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    selector = spec.get("nodeSelector")
-    return selector if isinstance(selector, Mapping) else {}
+    return mapping_at(spec, ("nodeSelector",))
 
 
 def _terms(spec: Mapping[str, Any]) -> Iterator[list[Mapping[str, Any]]]:
-    value: Any = spec
-    for key in (
-        "affinity",
-        "nodeAffinity",
-        "requiredDuringSchedulingIgnoredDuringExecution",
-        "nodeSelectorTerms",
-    ):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    for term in value if isinstance(value, list) else ():
+    required = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    for term in entries(mapping_at(spec, required), "nodeSelectorTerms"):
         if isinstance(term, Mapping):
             yield [item for item in entries(term, "matchExpressions") if isinstance(item, Mapping)]
 

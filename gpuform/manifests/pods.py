@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuform.manifests.documents import Document, Keys, entries
+from gpuform.manifests.documents import Document, Keys, entries, mapping_at
 from infra.model.base.labels import NVIDIA_GPU
 from infra.model.base.quantities import quantity
 
@@ -26,6 +26,12 @@ class Container:
     requests: Mapping[str, float]
     value: Object
     init: bool = False
+
+    def keys_of(self, resource: str) -> Keys:
+        """Where the amount of a resource is written."""
+        if self.at[-1] == "gpu":  # a field of its own, of SparkApplications
+            return (*self.at, "quantity")
+        return (*self.at, "limits" if resource in self.limits else "requests", resource)
 
 
 @dataclass(frozen=True)
@@ -100,9 +106,10 @@ def _amount(container: Container, name: str) -> float:
 def find(document: Document) -> Iterator[FoundPod]:
     """The pods of an object; none if it makes none, or if its controller decides on them alone."""
     finder = _FINDERS.get(document.kind)
-    if finder:
-        yield from finder(document)
-    yield from _by_structure(document, document.value, (), 1)
+    found = list(finder(document)) if finder else []
+    places = {pod.at for pod in found}
+    yield from found
+    yield from (pod for pod in _by_structure(document, document.value, (), 1) if pod.at not in places)
 
 
 def at(document: Document, keys: Keys) -> FoundPod | None:
@@ -164,8 +171,7 @@ def _containers(spec: Object, keys: Keys) -> Iterator[Container]:
 
 
 def _container(item: Object, keys: Keys, init: bool = False) -> Container:
-    resources = item.get("resources")
-    resources = resources if isinstance(resources, Mapping) else {}
+    resources = mapping_at(item, ("resources",))
     limits, requests = (_numbers(resources.get(key)) for key in ("limits", "requests"))
     return Container(str(item.get("name") or ""), (*keys, "resources"), limits, requests, item, init)
 
@@ -179,16 +185,6 @@ def _numbers(amounts: Any) -> dict[str, float]:
         except ValueError:
             continue
     return found
-
-
-def mapping_at(value: Any, keys: Keys) -> Object:
-    """The object at a place of a document; empty if there is none."""
-    for key in keys:
-        try:
-            value = value[key]
-        except (KeyError, IndexError, TypeError):
-            return {}
-    return value if isinstance(value, Mapping) else {}
 
 
 def _inference_service(document: Document) -> Iterator[FoundPod]:
@@ -247,10 +243,9 @@ def _dynamo(document: Document) -> Iterator[FoundPod]:
         if not isinstance(service, Mapping):
             continue
         keys: Keys = ("spec", "services", name)
-        resources = service.get("resources")
+        resources = mapping_at(service, ("resources",))
         limits, requests = (
-            _numbers(dict(_dynamo_names(resources.get(key)))) if isinstance(resources, Mapping) else {}
-            for key in ("limits", "requests")
+            _numbers(dict(_dynamo_names(mapping_at(resources, (key,))))) for key in ("limits", "requests")
         )
         nodes = mapping_at(service, ("multinode",)).get("nodeCount", 1)
         count = service.get("replicas", 1)
@@ -269,9 +264,7 @@ def _dynamo(document: Document) -> Iterator[FoundPod]:
         )
 
 
-def _dynamo_names(amounts: Any) -> Iterator[tuple[str, Any]]:
-    if not isinstance(amounts, Mapping):
-        return
+def _dynamo_names(amounts: Object) -> Iterator[tuple[str, Any]]:
     resource = str(amounts.get("gpuType") or NVIDIA_GPU)
     for name, amount in amounts.items():
         if name == "custom" and isinstance(amount, Mapping):
@@ -284,8 +277,7 @@ def _workflow(document: Document) -> Iterator[FoundPod]:
     """Argo: a template has one container, and the pod's fields around it, or else those of the workflow."""
     top: Keys = ("spec", "workflowSpec") if document.kind == "CronWorkflow" else ("spec",)
     spec = mapping_at(document.value, top)
-    templates = spec.get("templates")
-    for index, template in enumerate(templates if isinstance(templates, list) else ()):
+    for index, template in enumerate(entries(spec, "templates")):
         for kind in ("container", "script"):
             if isinstance(template, Mapping) and isinstance(item := template.get(kind), Mapping):
                 keys = (*top, "templates", index)

@@ -1,4 +1,4 @@
-"""What the levels of Pod Security refuse, as far as pods with GPUs meet it.
+"""What the levels of Pod Security refuse in pods with GPUs.
 
 The checks and their versions: kubernetes.io/docs/concepts/security/pod-security-standards.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuform.manifests.documents import Keys, entries
+from gpuform.manifests.documents import Keys, entries, mapping_at
 from gpuform.manifests.pods import FoundPod
 from infra.model.base import labels
 from infra.model.environment import Environment
@@ -47,17 +47,17 @@ def violations(pod: FoundPod, level: str) -> Iterator[tuple[Keys, str]]:
         kinds = {*volume} - {"name"} if isinstance(volume, Mapping) else set()
         if "hostPath" in kinds or (level == "restricted" and kinds - _VOLUMES):
             yield (*pod.at, "volumes", index), f"has a volume of kind {', '.join(sorted(kinds - _VOLUMES))}"
-    context = _mapping(pod.spec.get("securityContext"))
+    context = mapping_at(pod.spec, ("securityContext",))
     for container in pod.containers:
         if container.at[-1] == "gpu":
             continue
-        own = _mapping(container.value.get("securityContext"))
+        own = mapping_at(container.value, ("securityContext",))
         at = (*container.at[:-1], "securityContext")
         yield from ((at, f"container {container.name} {fact}") for fact in _container(own, context, level))
 
 
 def _container(own: Mapping[str, Any], pod: Mapping[str, Any], level: str) -> Iterator[str]:
-    capabilities = _mapping(own.get("capabilities"))
+    capabilities = mapping_at(own, ("capabilities",))
     added = {str(item) for item in entries(capabilities, "add")}
     allowed = {"NET_BIND_SERVICE"} if level == "restricted" else _BASELINE_CAPABILITIES
     if own.get("privileged"):
@@ -74,10 +74,6 @@ def _container(own: Mapping[str, Any], pod: Mapping[str, Any], level: str) -> It
         yield "does not set runAsNonRoot: true"
     if own.get("runAsUser", pod.get("runAsUser")) == 0:
         yield "runs as user 0"
-    profile = _mapping(own.get("seccompProfile") or pod.get("seccompProfile")).get("type")
+    profile = (mapping_at(own, ("seccompProfile",)) or mapping_at(pod, ("seccompProfile",))).get("type")
     if profile not in ("RuntimeDefault", "Localhost"):
         yield "has no seccompProfile"
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -44,6 +44,16 @@ def tolerate(key: str, effect: str = "NoSchedule") -> dict[str, str]:
     return {"key": key, "operator": "Exists", "effect": effect}
 
 
+def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """As Kubernetes' ``Toleration.ToleratesTaint`` (k8s.io/api, core/v1/toleration.go)."""
+    exists = toleration.get("operator") == "Exists"
+    return (
+        toleration.get("effect") in (None, "", taint["effect"])
+        and (toleration.get("key") == taint["key"] or (exists and not toleration.get("key")))
+        and (exists or str(toleration.get("value") or "") == (taint.get("value") or ""))
+    )
+
+
 def unique(entries: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     """The entries without repetitions, in their order."""
     result: list[dict[str, str]] = []

@@ -54,7 +54,7 @@ def node_labels(env: Environment, pool: Pool) -> dict[str, tuple[str, ...]]:
         **{key: (value,) for key, value in (pool.selector or {}).items()},
     }
     if pool.gpus:
-        found[labels.PCI_PRESENT] = found["nvidia.com/gpu.present"] = ("true",)
+        found[labels.PCI_PRESENT] = found[labels.GPU_PRESENT] = ("true",)
         found |= {key: values or (ANY,) for key, values in allocatable.shared_labels(pool).items()}
     if machines:
         found[labels.ARCH] = tuple(sorted({machine.arch for machine in machines}))

@@ -1,4 +1,4 @@
-"""Environments whose programs the tests of this folder record."""
+"""Environments of the programs that the tests of this folder record."""
 
 from __future__ import annotations
 

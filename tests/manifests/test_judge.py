@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuform.manifests import documents, edit, judge
+from gpuform.manifests.documents import Document
 from gpuform.manifests.finding import Finding
+from gpuform.manifests.pods import FoundPod, find
 from infra.model.environment import Environment
 from tests.build.environments import on
 
@@ -35,9 +37,13 @@ DEMANDING = on(
 """A RuntimeClass, a taint, a scheduler of its own, and a namespace with a queue."""
 
 
+def pods_of(given: list[Document]) -> list[FoundPod]:
+    return [pod for document in given for pod in find(document)]
+
+
 def found(env: Environment, text: str, namespace: str = "default") -> list[Finding]:
     given = documents.parse("f", text)
-    return judge.judge(env, judge.find_all(given), given, namespace).findings
+    return judge.judge(env, pods_of(given), given, namespace).findings
 
 
 def facts(env: Environment, text: str, namespace: str = "default") -> list[str]:
@@ -116,7 +122,7 @@ def test_what_is_fixed_has_no_finding_and_is_not_changed_again() -> None:
 
 
 def test_pods_are_counted() -> None:
-    pods = [one for one in judge.find_all(documents.parse("f", KINDS)) if one.resources("nvidia.com/")]
+    pods = [one for one in pods_of(documents.parse("f", KINDS)) if one.resources("nvidia.com/")]
     counts = {one.document.kind: one.count for one in pods}
     assert counts == {
         **{"Pod": 1, "Deployment": 2, "StatefulSet": 1, "Job": 2, "CronJob": 1, "JobSet": 6},
@@ -132,6 +138,15 @@ CASES = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text())
 def test_what_is_found(case: dict[str, Any]) -> None:
     text = yaml.safe_dump({"kind": "Pod", "spec": case["spec"]})
     assert facts(on("embedded", *case["pools"]), text) == case["found"]
+
+
+def test_each_template_of_a_workflow_is_judged() -> None:
+    container = {"image": "a:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    templates = [{"name": name, "container": container} for name in ("a", "b")]
+    text = yaml.safe_dump({"kind": "Workflow", "spec": {"templates": templates}})
+    paths = {one.path for one in found(on("embedded", PLAIN), text) if "a pod requests" in one.fact}
+    limit = "container.resources.limits[nvidia.com/gpu]"
+    assert paths == {f"spec.templates[{index}].{limit}" for index in (0, 1)}
 
 
 CLAIM = """

@@ -181,7 +181,7 @@ def test_a_kueue_that_an_interrupted_removal_has_stopped_is_refused(
 
 
 def add_scaled(cluster: FakeClient, polls: int, declared: bool = True) -> None:
-    """A Deployment of four pods whose autoscaler is found ``polls`` times."""
+    """A Deployment of four pods; the first ``polls`` requests find its autoscaler."""
     annotations = {"gpuform.io/replicas": "3"} if declared else None
     cluster.add("deployments", "web", annotations=annotations, spec={"replicas": 4})
     for name, owner in (("keda-hpa-web", "web"), ("keda-hpa-other", "other"), ("web", "")):

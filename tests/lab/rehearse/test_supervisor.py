@@ -74,7 +74,7 @@ def test_nobody_connects_to_what_listens_on_every_address(tmp_path: Path) -> Non
         (ACCEPTS, "no server\n"),
         ("import os; print(sorted(os.environ.items() - {('LC_CTYPE', 'C.UTF-8')}))", "[('A', 'b')]\n"),
     ],
-    ids=["who accepts is told that nobody is there", "no other environment"],
+    ids=["no server", "no other environment"],
 )
 def test_a_child_accepts_nothing_and_has_the_given_environment(
     text: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

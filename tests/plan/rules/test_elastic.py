@@ -109,7 +109,7 @@ CASES = {
         "elastic",
         Case(BY_KARPENTER | {SPARE_PODS: during("0", "4")}, {9: [], 35: [], 43: [NO_SPARE], 60: []}),
     ),
-    "nobody knows of a node that is kept free": (
+    "no series of pods that keep nodes free": (
         "elastic",
         Case(
             {name: value for name, value in BY_KARPENTER.items() if name != SPARE_PODS},

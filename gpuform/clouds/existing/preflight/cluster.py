@@ -21,6 +21,7 @@ from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, NODE, Kind
 from gpuform.stack.preflight.check import Check, Result, local_state
 from infra.model.environment import Environment
 from infra.plan import device_plugin, sharing, startup
+from infra.plan.manifest import tolerates
 
 NFD, DEVICE_PLUGINS = ("node-feature-discovery",), ("k8s-device-plugin",)
 """Names of the images of node feature discovery, and of NVIDIA's device plugin."""
@@ -178,22 +179,12 @@ def _judge_tolerations(env: Environment, daemon_sets: Iterable[Json], objects: S
     taints = [item for pool in pools for taints_of in both for item in taints_of(env, pool)]
     for item in daemon_sets:
         tolerations = item["spec"]["template"]["spec"].get("tolerations") or ()
-        missing = [taint for taint in taints if not any(_tolerates(one, taint) for one in tolerations)]
+        missing = [taint for taint in taints if not any(tolerates(one, taint) for one in tolerations)]
         if missing:
             taint = f"{missing[0]['key']}:{missing[0]['effect']}"
             fact = f"{_describe(objects)}; {object_name(item)} does not tolerate {taint}"
             return Result("FAIL", fact, "add the toleration to the values of its chart")
     return Result("PASS", f"{_describe(objects)}, and tolerates the taints of the nodes")
-
-
-def _tolerates(toleration: Json, taint: Json) -> bool:
-    """As Kubernetes' ``Toleration.ToleratesTaint``."""
-    exists = toleration.get("operator") == "Exists"
-    return (
-        toleration.get("effect") in (None, "", taint["effect"])
-        and (toleration.get("key") == taint["key"] or (exists and not toleration.get("key")))
-        and (exists or (toleration.get("value") or "") == taint.get("value", ""))
-    )
 
 
 def node_labels(node: Json) -> Mapping[str, str]:
