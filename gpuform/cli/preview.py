@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +33,10 @@ def preview(
         str | None,
         typer.Option(help="Commit or folder of a project to compare with, offline; default: an empty stack."),
     ] = None,
+    manifests: Annotated[
+        list[Path] | None,
+        typer.Option(help="Manifests of others (file or folder) that run on the base. May be repeated."),
+    ] = None,
     summary: Annotated[
         Path | None, typer.Option(help="File for the summary in Markdown, as a comment on a pull request.")
     ] = None,
@@ -52,6 +57,9 @@ def preview(
     paths = Paths.here(stack)
     if summary is not None:
         require_file(summary, "--summary")
+    if manifests and base is None:
+        fact = "needs --base: other previews count the cluster's own pods, or begin with none"
+        raise InputError("--manifests", fact, "give --base too, or leave it out")
     accepted = tuple(acknowledge or ())
     rules = [cloud.preview for cloud in CLOUDS.values()]
     tools = Toolchain(paths)
@@ -66,7 +74,7 @@ def preview(
             base,
             accepted,
             warn,
-            preview_base,
+            partial(preview_base, manifests=manifests or ()),
             lambda env: cloud_of(env).access,
             lambda env: cloud_of(env).preflight.refusals,
         ).run()
@@ -85,6 +93,10 @@ def rehearse(
     fast: Annotated[bool, typer.Option("--fast", hidden=True)] = False,
     workloads: Annotated[
         Path | None, typer.Option(help="File with workloads: [...] to place instead of the stack's own.")
+    ] = None,
+    manifests: Annotated[
+        list[Path] | None,
+        typer.Option(help="Manifests of others (file or folder) to place beside them. May be repeated."),
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="File for the HTML report; default: .gpuform/rehearse/STACK.html.")
@@ -132,6 +144,7 @@ def rehearse(
         raise InputError("--timeout", f"{timeout:g} is not a valid timeout", "give seconds, for example 300")
     requested = options.Options(
         workloads=workloads,
+        manifests=tuple(manifests or ()),
         timeout_s=timeout,
         shrink=shrink,
         shortages=tuple(options.parse_shortage(text) for text in short or ()),

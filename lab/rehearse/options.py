@@ -21,6 +21,8 @@ class Options:
     """``timeout_s`` limits each wait; ``reservations_left``: how many instances each reservation has left."""
 
     workloads: Path | None = None
+    manifests: tuple[Path, ...] = ()
+    """Files and folders with pods that gpuform does not declare."""
     timeout_s: float = 300.0
     shrink: bool = True
     shortages: tuple[Shortage, ...] = ()

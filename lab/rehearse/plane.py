@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -31,12 +31,16 @@ from infra.model.environment import Environment
 from infra.plan.scraping import JOB
 from lab.plane import ControlPlane, controlling, lock
 from lab.plane.processes import PROMETHEUS
-from lab.rehearse import nodes
+from lab.rehearse import foreign, nodes
+from lab.rehearse.cluster import Cluster
+from lab.rehearse.pods import count_pods
+from lab.rehearse.watch import Watch
 
 Say = Callable[[str], None]
 TIMEOUT_S = 20.0
 """Until a node is scraped: discovery takes a few seconds, a scrape six at most."""
 _INTERVAL_S = 0.5
+_QUIET_S, _PLACED_S = 5.0, 120.0
 _QUERY = f'up{{job="{JOB}"}} == 1'
 
 
@@ -100,9 +104,9 @@ def _signals_as_interrupt() -> Iterator[None]:
 
 @contextmanager
 def preview_base(
-    paths: Paths, tools: Tools, stack: str, base: str | None, say: Say
+    paths: Paths, tools: Tools, stack: str, base: str | None, say: Say, manifests: Sequence[Path] = ()
 ) -> Iterator[SimulatedBase]:
-    """A temporary control plane and state on which the base's stack has been created."""
+    """A temporary control plane and state on which the base's stack, and manifests of others, are created."""
     say("starting a control plane for the preview")
     with plane(paths, tools, stack, say, verb="preview") as preview_paths:
         control_plane = ControlPlane(preview_paths, tools)
@@ -113,7 +117,7 @@ def preview_base(
         with checkout_base(paths.root, base) as folder:
             say(f"simulating the base of {stack} ({base})")
             _install_controllers(control_plane, folder / f"Pulumi.{stack}.yaml")
-            before, snapshot = _create_base(replace(preview_paths, root=folder), tools, stack, say)
+            before, snapshot = _create_base(replace(preview_paths, root=folder), tools, stack, say, manifests)
         yield SimulatedBase(preview_paths, before, snapshot)
 
 
@@ -132,18 +136,34 @@ def _install_controllers(control_plane: ControlPlane, file: Path) -> None:
         control_plane.define_monitoring_kinds()
 
 
-def _create_base(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, Snapshot]:
+def _create_base(
+    paths: Paths, tools: Tools, stack: str, say: Say, manifests: Sequence[Path]
+) -> tuple[Environment | None, Snapshot]:
     file = paths.root / f"Pulumi.{stack}.yaml"
     if not file.exists():
         return None, declared_snapshot(None)
     before = load(file)
+    others = foreign.read(before, manifests)
     if not before.cluster.created:
         say(f"the base of {stack} is not simulated: own hosts and existing clusters cannot be simulated here")
-        return before, declared_snapshot(before)
+        return before, declared_snapshot(others.counted(before))
     if nodes.simulated_nodes(before).by_cloud:
         nodes.apply_nodes(before, paths, tools, lenient=True)
     Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
+    if manifests:
+        _start_others(others, before, paths, tools)
     return before, read_snapshot(paths.kubeconfig)
+
+
+def _start_others(others: foreign.Foreign, env: Environment, paths: Paths, tools: Tools) -> None:
+    """Returns once no further pod of theirs is placed."""
+    with closing(Cluster(paths.kubeconfig, tools.path("kubectl"))) as cluster:
+        others.apply(cluster, f"gpuform check {env.name}")
+        wanted, watch = count_pods(others.counted(env)), Watch(cluster, env.name)
+        with watch.running():
+            watch.wait_until(
+                lambda now: sum(pod.is_placed for pod in now.workloads) >= wanted, _QUIET_S, _PLACED_S
+            )
 
 
 def wait_until_scraped(control_plane: ControlPlane, names: Collection[str]) -> ScrapeResult:

@@ -20,10 +20,11 @@ from lab.rehearse.reasons import FAILED_SCHEDULING, SCHEDULER, Event, latest_eve
 
 DURATION = "simulator.gpuform.io/duration"
 """Annotation of a pod: how long it runs. Without it a job's pods end in half a second."""
-_LONG = "24h"
-_COUNT = {"deployment": "replicas", "job": "parallelism"}
+LONG = "24h"
+_COUNT = {"deployment": "replicas", "statefulset": "replicas", "job": "parallelism"}
 _PATHS = {
     "deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "statefulset": "/apis/apps/v1/namespaces/{}/statefulsets",
     "job": "/apis/batch/v1/namespaces/{}/jobs",
     "notebook": "/apis/apps/v1/namespaces/{}/statefulsets",
     "pod": "/api/v1/namespaces/{}/pods",
@@ -44,7 +45,7 @@ def _long_job(manifest: dict[str, Any]) -> dict[str, Any]:
     if manifest["kind"] != "Job":
         return manifest
     spec, template = manifest["spec"], manifest["spec"]["template"]
-    annotated = {**template, "metadata": {**template["metadata"], "annotations": {DURATION: _LONG}}}
+    annotated = {**template, "metadata": {**template["metadata"], "annotations": {DURATION: LONG}}}
     return {**manifest, "spec": {**spec, "template": annotated}}
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from gpuform.checkout import stacks
+from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine
 from gpuform.engine.files import Tools
@@ -20,7 +21,7 @@ from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
 from infra.plan import quotas
 from lab.plane import ControlPlane, controlling
-from lab.rehearse import after_placement, fidelity, nodes, pods, stack_file, workloads
+from lab.rehearse import after_placement, fidelity, foreign, nodes, pods, stack_file, workloads
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.cost_report import CostReport, check_prices, price_source
 from lab.rehearse.loads import LoadPlayer, load_player, unmet
@@ -74,10 +75,14 @@ class Rehearsal:
         env = at_minimum(full_env) if qps else full_env
         self.options.check(env)
         require_sdk(env)
+        others = foreign.read(env, self.options.manifests)
         for line in warnings(env):
             self.say(f"warning: {line}")
+        if others.errors:
+            self.say(f"warning: --manifests: {count_of(others.errors, 'error')}; see `{self.check}`")
         check_prices(env, price_list(env, self.paths.prices))
-        plan = nodes.simulated_nodes(env).rehearsed(env)
+        counted = others.counted(env)
+        plan = nodes.simulated_nodes(env).rehearsed(counted)
         clock = StepClock(self.say)
         controllers = controlling.declared_controllers(full_env, self.options.real_operator)
         with ExitStack() as contexts:
@@ -92,7 +97,7 @@ class Rehearsal:
             derived = stack_file.derive(declared, env, paths.kubeconfig)
             root = stack_file.write(self.paths.root, paths.state / "checkout", self.stack, derived)
             cluster.apply((*plan.manifests, *nodes.runtime_classes(env)))
-            source = contexts.enter_context(node_source(env, paths, self.tools, self.options, cluster))
+            source = contexts.enter_context(node_source(counted, paths, self.tools, self.options, cluster))
             watch = Watch(cluster, env.name, by_claim=any(pool.by_claim for pool in env.pools))
             contexts.enter_context(watch.running())
             with clock.step("platform (pulumi up)"):
@@ -106,7 +111,19 @@ class Rehearsal:
                 player = contexts.enter_context(
                     load_player(full_env, scaled, cluster, watch, source, timeout_s, prices)
                 )
-            return _Run(env, paths, self, cluster, watch, source, clock, plan.assumptions, player).outcome()
+            assumed = (*plan.assumptions, *others.notes)
+            run = _Run(counted, paths, self, cluster, watch, source, clock, assumed, player)
+            with clock.step("pods placed"):
+                cluster.apply(player.manifests if player else pods.manifests(env))
+                others.apply(cluster, self.check)
+                run.wait_until_settled()
+            return run.outcome()
+
+    @property
+    def check(self) -> str:
+        """The command that judges the manifests of others."""
+        files = " ".join(f"-f {path}" for path in self.options.manifests)
+        return f"gpuform check {self.stack} {files}"
 
 
 @dataclass(frozen=True)
@@ -127,11 +144,11 @@ class _Run:
     def _plane(self) -> ControlPlane:
         return ControlPlane(self.paths, self.rehearsal.tools)
 
+    def wait_until_settled(self) -> None:
+        self.watch.wait_until(self._is_settled, self.source.quiet_s, self.rehearsal.options.timeout_s)
+
     def outcome(self) -> Outcome:
         options, env = self.rehearsal.options, self.env
-        with self.clock.step("pods placed"):
-            self.cluster.apply(self.player.manifests if self.player else pods.manifests(env))
-            self.watch.wait_until(self._is_settled, self.source.quiet_s, options.timeout_s)
         now = self.watch.observe()
         measured = self._scraped(now)
         pending = self._pending(env, now)

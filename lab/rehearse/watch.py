@@ -27,6 +27,8 @@ from lab.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster, Json
 INTERVAL_S = 0.5
 QUEUES = f"/apis/{KUEUE_API}/clusterqueues"
 WORKLOADS = f"/apis/{KUEUE_API}/workloads"
+FOREIGN = "rehearsal.gpuform.io/workload"
+"""Annotation of pods that gpuform does not declare: the name of their workload."""
 _PREEMPTOR = re.compile(r"a workload \(UID: (\S+), JobUID: \S+\)")
 """pkg/scheduler/preemption/preemption.go of Kueue 0.19.2."""
 _CLASSES = (labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS)
@@ -125,7 +127,7 @@ class Watch:
             )
         parsed = (parse_node(item, claimed) for item in self.cluster.items(NODES))
         nodes = tuple(sorted(parsed, key=lambda node: node.name))
-        placed = (parse_pod(item, self.environment, claimed) for item in self.cluster.items(PODS))
+        placed = (_parse_pod(item, self.environment, claimed) for item in self.cluster.items(PODS))
         pods = tuple(sorted(placed, key=lambda pod: (pod.namespace, pod.name)))
         claims = tuple(sorted(_claim_conditions(claim) for claim in self.cluster.items(NODE_CLAIMS)))
         works = tuple(self.cluster.items(WORKLOADS))
@@ -186,6 +188,12 @@ class Watch:
             if self.quiet_s > quiet_s or time.monotonic() - began > timeout_s:
                 return False
             time.sleep(INTERVAL_S / 2)
+
+
+def _parse_pod(raw: Json, environment: str, claimed: Claims) -> Pod:
+    pod = parse_pod(raw, environment, claimed)
+    name = (raw["metadata"].get("annotations") or {}).get(FOREIGN)
+    return replace(pod, workload=name) if name else pod
 
 
 def _claim_conditions(raw: Json) -> tuple[str, str]:

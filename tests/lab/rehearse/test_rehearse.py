@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from tests.journey.conftest import Checkout, make_checkout
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+KINDS = Path(__file__).parents[2] / "manifests" / "kinds.yaml"
 Json = dict[str, Any]
 
 
@@ -239,3 +241,53 @@ def test_karpenters_nodes_follow_the_requests(checkout: Checkout) -> None:
     assert list(cold) == STEPS
     assert sorted(cold.values()) == list(cold.values())
     assert output["usd_per_hour"] == none["usd_per_hour"], "as before the first load"
+
+
+@pytest.mark.nightly
+def test_manifests_of_others_run_beside_the_stacks_own_once_they_are_fixed(
+    checkout: Checkout, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shared = {
+        "name": "shared",
+        "machine": "g4dn.xlarge",
+        "nodes": 8,
+        "sharing": {"kind": "time_slicing", "replicas": 4},
+    }
+    env: Json = {
+        "name": "local",
+        "cluster": {"kind": "embedded"},
+        "scheduling": {"packer": True},
+        "pools": [
+            shared,
+            {"name": "cpu", "machine": "m6i.4xlarge", "nodes": 2},
+        ],
+        "workloads": [{"name": "own", "kind": "deployment", "pool": "cpu", "image": "x:1"}],
+    }
+    file = checkout.paths.root / "own.yaml"
+    file.write_text(KINDS.read_text().replace("requests: {nvidia", "limits: {nvidia"))
+    document, _ = rehearse(checkout, "local", "--manifests", str(file), "--no-shrink", env=env, code=1)
+    assert (document["pods"]["wanted"], document["pods"]["placed"]) == (35, 3), "all with a GPU wait"
+    assert {pod["why"] for pod in document["pods"]["pending"]} == {
+        "0 of 10 nodes fit: 2 have insufficient gpu.shared, 8 have a taint that it does not tolerate"
+    }
+    checkout.gpuform("check", "local", "-f", str(file), "--fix")
+    document, pools = rehearse(checkout, "local", "--manifests", str(file), env=env)
+    assert (document["pods"]["wanted"], document["pods"]["placed"]) == (35, 35)
+    assert pools["shared"]["resources"]["nvidia.com/gpu.shared"]["used"] == 32
+    assert document["jobs"] == [
+        {"namespace": "research", "name": "job", "succeeded": 2, "completions": 2},
+        {"namespace": "research", "name": "cron", "succeeded": 1, "completions": 1},
+    ]
+    assert document["shrink"]["after"]["pods"] == 13
+
+    root, before = checkout.paths.root, tmp_path_factory.mktemp("before")
+    for entry in root.glob("[!.]*"):
+        (before / entry.name).symlink_to(entry)
+    (before / "Pulumi.local.yaml").unlink()
+    shutil.copy(root / "Pulumi.local.yaml", before)
+    env["pools"] = [{**shared, "nodes": 6}, env["pools"][1]]
+    (root / "Pulumi.local.yaml").write_text(yaml.safe_dump({"config": {"gpuform:environment": env}}))
+    options = ("--base", str(before), "--manifests", str(file), "--json")
+    effects = json.loads(checkout.gpuform("preview", "local", *options).stdout)["effects"]
+    assert [effect["what"] for effect in effects] == ["node shared-6", "node shared-7"]
+    assert {pod["namespace"] for effect in effects for pod in effect["evicts"]} == {"research"}

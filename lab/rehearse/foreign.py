@@ -1,0 +1,328 @@
+"""Manifests that gpuform does not declare, as a rehearsal starts them beside the stack's own workloads.
+
+What Kubernetes' own controllers run is applied as it is. Of a custom resource, its pods are: no controller of
+it runs here, so each of its pod templates becomes a Deployment with as many pods.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuform.checkout.errors import Failure, InputError
+from gpuform.checkout.listing import count_of
+from gpuform.manifests import documents, judge, placement
+from gpuform.manifests import pods as found
+from gpuform.manifests.documents import Document, mapping_at
+from gpuform.manifests.pods import FoundPod
+from infra.model.base import labels
+from infra.model.environment import Environment
+from infra.model.pool import allocatable
+from infra.model.workload.workload import DeploymentWorkload, JobWorkload, PodWorkload, Workload
+from infra.plan import notebooks, pod_needs
+from infra.plan.manifest import Manifest, manifest
+from lab.rehearse.cluster import Cluster
+from lab.rehearse.pods import DURATION, LONG
+from lab.rehearse.watch import FOREIGN
+
+DEFAULT = "default"
+_KINDS: Mapping[str, type[Workload]] = {
+    "Pod": PodWorkload,
+    "Deployment": DeploymentWorkload,
+    "StatefulSet": DeploymentWorkload,
+    "Job": JobWorkload,
+    "CronJob": JobWorkload,
+}
+"""What the controller manager runs, and what each is counted as; of a CronJob, one run."""
+_BESIDE = (
+    *("Namespace", "ServiceAccount", "PriorityClass", "RuntimeClass", "PersistentVolumeClaim"),
+    *("ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "LimitRange", "ResourceQuota"),
+    *("PodDisruptionBudget", "DaemonSet"),
+)
+"""Other kinds on which it depends whether and where a pod runs."""
+_TEMPLATES = ("Template", "Runtime")
+"""Endings of kinds that start no pod by themselves: WorkflowTemplate, ServingRuntime, TrainingRuntime."""
+_KEPT = (
+    *("tolerations", "nodeSelector", "affinity", "schedulerName", "runtimeClassName", "resourceClaims"),
+    *("topologySpreadConstraints", "priorityClassName", "hostNetwork", "securityContext"),
+)
+"""Fields of a custom resource's pods that say where they run, or whether they are admitted."""
+_KEPT_OF_CONTAINERS = ("securityContext", "ports")
+_INDEX = "rehearsal.gpuform.io/pods"
+_QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """``manifests`` in the order in which they are applied; ``works`` count their pods.
+
+    ``notes`` say what stands for something else; ``errors`` counts those that `gpuform check` finds.
+    """
+
+    manifests: tuple[Manifest, ...] = ()
+    works: tuple[Workload, ...] = ()
+    notes: tuple[str, ...] = ()
+    errors: int = 0
+
+    def counted(self, env: Environment) -> Environment:
+        """The environment with these workloads after its own."""
+        return env.model_copy(update={"workloads": (*env.workloads, *self.works)})
+
+    def apply(self, cluster: Cluster, check: str) -> None:
+        """Raises Failure with the API server's reason; ``check`` is the command that judges them."""
+        try:
+            cluster.apply(self.manifests)
+        except Failure as error:
+            raise Failure("--manifests", error.fact, f"correct them, see `{check}`") from None
+
+
+def read(env: Environment, paths: Sequence[Path]) -> Foreign:
+    """Read manifests from files and folders.
+
+    Raises InputError for what cannot be read, makes no pod, is there twice, or is a workload of the stack.
+    """
+    if not paths:
+        return Foreign()
+    everything = [
+        document
+        for name, text in documents.read_files(paths).items()
+        for document in documents.parse(name, text)
+    ]
+    pods = [pod for document in everything if _starts(document) for pod in found.find(document)]
+    if not pods:
+        raise InputError(f"--manifests {paths[0]}", "has no object that starts pods", "name another folder")
+    _check_names(env, everything)
+    judged = judge.judge(env, pods, everything, DEFAULT).findings
+    return Foreign(
+        tuple(_manifests(env, everything, pods)),
+        tuple(_works(env, pods)),
+        tuple(_notes(everything, pods)),
+        sum(one.level == "error" for one in judged),
+    )
+
+
+def _starts(document: Document) -> bool:
+    return not document.kind.endswith(_TEMPLATES) and document.kind != "DaemonSet"
+
+
+def _check_names(env: Environment, everything: Iterable[Document]) -> None:
+    own = {(work.namespace, work.name) for work in env.workloads}
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for document in everything:
+        if not _starts(document) or document.kind in _BESIDE:
+            continue
+        key = document.kind, _namespace(document), _name(document)
+        seen[key] += 1
+        line, column = document.place(("metadata", "name"))
+        path = f"{document.file}:{line}:{column}"
+        if seen[key] > 1:
+            fact = f"{_title(document)} is there twice"
+            raise InputError(path, fact, "name one variant, such as the output of `kustomize build`")
+        if document.kind in _KINDS and key[1:] in own:
+            fact = f"{key[1]}/{key[2]} is also a workload of the stack"
+            raise InputError(path, fact, "leave one of the two out")
+
+
+def _manifests(
+    env: Environment, everything: Sequence[Document], pods: Iterable[FoundPod]
+) -> Iterator[Manifest]:
+    beside = [document for document in everything if document.kind in _BESIDE]
+    named = {document.name for document in beside if document.kind == "Namespace"}
+    namespaces = {_namespace(pod.document) for pod in pods} - named - {DEFAULT}
+    yield from (manifest("Namespace", {"name": name}) for name in sorted(namespaces))
+    yield from notebooks.storage_classes(_storage_classes(everything))
+    order = sorted(beside, key=lambda document: _BESIDE.index(document.kind))
+    yield from (_plain(document.value) for document in order)
+    accounts = {(_namespace(one), one.name) for one in beside if one.kind == "ServiceAccount"}
+    of_pods = {
+        (_namespace(pod.document), str(pod.spec["serviceAccountName"]))
+        for pod in pods
+        if pod.document.kind in _KINDS and pod.spec.get("serviceAccountName")
+    }
+    for namespace, name in sorted(of_pods - accounts):
+        yield manifest("ServiceAccount", {"name": name, "namespace": namespace})
+    for pod, name in _named(pods):
+        yield _as_it_is(env, pod) if pod.document.kind in _KINDS else _deployment(env, pod, name)
+
+
+def _storage_classes(everything: Iterable[Document]) -> set[str | None]:
+    """Those that claims name: what provisions them is simulated."""
+    classes: set[str | None] = set()
+    for document in everything:
+        claims = [document.value] if document.kind == "PersistentVolumeClaim" else []
+        if document.kind == "StatefulSet":
+            spec = mapping_at(document.value, ("spec",))
+            claims += documents.entries(spec, "volumeClaimTemplates")
+        classes |= {mapping_at(claim, ("spec",)).get("storageClassName") or None for claim in claims}
+    return classes
+
+
+def _plain(value: Mapping[str, Any]) -> Manifest:
+    """A copy that may be changed."""
+    return deepcopy(dict(value))
+
+
+def _as_it_is(env: Environment, pod: FoundPod) -> Manifest:
+    """The object with a name, its pods recognised as its own, and jobs that run for a day."""
+    raw, document = _plain(pod.document.value), pod.document
+    if document.kind == "CronJob":
+        raw = {"apiVersion": "batch/v1", "kind": "Job", **_plain(raw["spec"]["jobTemplate"])}
+    kept = {key: value for key, value in raw.get("metadata", {}).items() if key != "generateName"}
+    raw["metadata"] = {**kept, "name": _name(document), "namespace": _namespace(document)}
+    template: Manifest = raw if document.kind == "Pod" else raw["spec"]["template"]
+    _mark(template, _name(document), runs_long=_KINDS[document.kind] is JobWorkload)
+    template["spec"]["tolerations"] = [*(template["spec"].get("tolerations") or ()), *_admitted(env, pod)]
+    return raw
+
+
+def _mark(template: Manifest, workload: str, runs_long: bool = False) -> None:
+    meta = template.setdefault("metadata", {})
+    meta["annotations"] = {
+        **(meta.get("annotations") or {}),
+        FOREIGN: workload,
+        **({DURATION: LONG} if runs_long else {}),
+    }
+
+
+def _admitted(env: Environment, pod: FoundPod) -> Iterator[Manifest]:
+    """What EKS's API server adds: this one does not run ExtendedResourceToleration."""
+    for name in pod.resources(labels.NVIDIA_PREFIX):
+        if pod_needs.tolerated_at_admission(env, {"key": name, "effect": "NoSchedule"}, [name]):
+            yield {"key": name, "operator": "Exists", "effect": "NoSchedule"}
+
+
+def _deployment(env: Environment, pod: FoundPod, name: str) -> Manifest:
+    selected = {_INDEX: name[-63:].strip("-.")}
+    spec = {key: deepcopy(pod.spec[key]) for key in _KEPT if key in pod.spec}
+    spec["tolerations"] = [*(spec.get("tolerations") or ()), *_admitted(env, pod)]
+    for key, is_init in (("initContainers", True), ("containers", False)):
+        containers = [one for one in pod.containers if one.init == is_init]
+        if containers:
+            spec[key] = [_container(one, index) for index, one in enumerate(containers)]
+    queue = mapping_at(pod.document.metadata, ("labels",)).get(_QUEUE)
+    tags = {**pod.labels, **({_QUEUE: queue} if queue else {}), **selected}
+    template: Manifest = {"metadata": {"labels": tags}, "spec": spec}
+    _mark(template, name)
+    return manifest(
+        "Deployment",
+        {"name": name, "namespace": _namespace(pod.document)},
+        "apps/v1",
+        spec={"replicas": _count(pod), "selector": {"matchLabels": selected}, "template": template},
+    )
+
+
+def _container(one: found.Container, index: int) -> Manifest:
+    resources = {
+        key: {name: _quantity(amount) for name, amount in amounts.items()}
+        for key, amounts in (("limits", one.limits), ("requests", one.requests))
+    }
+    claims = documents.entries(mapping_at(one.value, ("resources",)), "claims")
+    kept = {key: deepcopy(one.value[key]) for key in _KEPT_OF_CONTAINERS if key in one.value}
+    if one.init and one.value.get("restartPolicy"):
+        kept["restartPolicy"] = one.value["restartPolicy"]
+    name, image = one.name or f"container-{index}", one.value.get("image") or "unknown"
+    return {
+        "name": name,
+        "image": image,
+        "resources": {**resources, **({"claims": list(claims)} if claims else {})},
+        **kept,
+    }
+
+
+def _works(env: Environment, pods: Iterable[FoundPod]) -> Iterator[Workload]:
+    for pod, name in _named(pods):
+        kind = pod.document.kind
+        gpus = pod.resources(labels.NVIDIA_PREFIX)
+        pool, resource = _pool(env, pod), next(iter(gpus), "")
+        slices = resource.removeprefix(labels.NVIDIA_MIG_PREFIX).removesuffix(labels.SHARED)
+        count = _count(pod)
+        values: dict[str, Any] = {
+            "name": name,
+            "namespace": _namespace(pod.document),
+            "pool": pool,
+            "cpu": _quantity(max(0.001, pod.total("cpu"))),
+            "memory": _quantity(max(1, pod.total("memory"))),
+            "count": round(pod.total(resource)) if resource else None,
+            "slice": slices if resource.startswith(labels.NVIDIA_MIG_PREFIX) else None,
+            "queue": pod_needs.queue(env, _namespace(pod.document)),
+            "image": "",
+        }
+        model = _KINDS.get(kind, DeploymentWorkload)
+        spec = mapping_at(pod.document.value, pod.at[:-2])
+        if model is JobWorkload:
+            values |= {"kind": "job", "parallelism": count, "completions": spec.get("completions")}
+        elif model is PodWorkload:
+            values |= {"kind": "pod"}
+        else:
+            values |= {"kind": "statefulset" if kind == "StatefulSet" else "deployment", "replicas": count}
+        yield model.model_construct(**values)
+
+
+def _pool(env: Environment, pod: FoundPod) -> str | None:
+    """The only pool on which it can run; None if there are several, or none."""
+    gpus = pod.resources(labels.NVIDIA_PREFIX)
+    if not gpus and not mapping_at(pod.spec, ("nodeSelector",)):
+        return None
+    names = [
+        pool.name
+        for pool in env.pools
+        if gpus.keys() <= allocatable.max_resources(pool).keys() and placement.selects(env, pool, pod.spec)
+    ]
+    return names[0] if len(names) == 1 else None
+
+
+def _named(pods: Iterable[FoundPod]) -> Iterator[tuple[FoundPod, str]]:
+    """Each with the name of the object that makes its pods here."""
+    pods = list(pods)
+    several = Counter(id(pod.document) for pod in pods)
+    index: Counter[int] = Counter()
+    for pod in pods:
+        document = pod.document
+        if document.kind in _KINDS:
+            yield pod, _name(document)
+            continue
+        number = index[id(document)]
+        index[id(document)] += 1
+        suffix = f"-{number}" if several[id(document)] > 1 else ""
+        yield pod, f"{document.kind.lower()}-{_name(document)}{suffix}"
+
+
+def _count(pod: FoundPod) -> int:
+    return 1 if pod.count is None else pod.count
+
+
+def _quantity(amount: float) -> str:
+    return f"{amount:.3f}".rstrip("0").rstrip(".")
+
+
+def _name(document: Document) -> str:
+    return document.name.rstrip("-")
+
+
+def _namespace(document: Document) -> str:
+    return str(document.metadata.get("namespace") or DEFAULT)
+
+
+def _title(document: Document) -> str:
+    return f"{document.kind} {_namespace(document)}/{_name(document)}"
+
+
+def _notes(everything: Sequence[Document], pods: Sequence[FoundPod]) -> Iterator[str]:
+    custom = Counter(pod.document.kind for pod in pods if pod.document.kind not in _KINDS)
+    if custom:
+        yield f"controllers of {', '.join(custom)}: each of their pod templates is a Deployment"
+    unknown = sorted({_title(pod.document) for pod in pods if pod.count is None})
+    if unknown:
+        yield f"the number of pods that something else sets: one each, of {', '.join(unknown)}"
+    left = Counter(
+        document.kind
+        for document in everything
+        if document.kind not in _BESIDE and not any(pod.document is document for pod in pods)
+    )
+    if left:
+        kinds = ", ".join(sorted(left))
+        yield f"{count_of(left.total(), 'object')} of the manifests that place no pod: not applied ({kinds})"
