@@ -28,6 +28,8 @@ KINDS = frozenset(
         ("v1", "ResourceQuota"),
         ("v1", "Service"),
         ("v1", "ServiceAccount"),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
         ("apps/v1", "Deployment"),
         ("apps/v1", "StatefulSet"),
         ("batch/v1", "Job"),

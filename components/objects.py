@@ -89,6 +89,16 @@ class HealthLoop(ManifestsComponent):
     SUFFIXES: ClassVar = dict.fromkeys(("Role", "RoleBinding"), "{kind}-{name}")
 
 
+class Admission(ManifestsComponent):
+    """Admission policies for pods that request GPUs, with their bindings."""
+
+    TYPE = "gpuform:platform:Admission"
+
+    def _suffix(self, kind: str, metadata: Mapping[str, Any], **_: Any) -> str:
+        role = "templates" if metadata["name"].endswith("templates") else "pods"
+        return f"{role}-binding" if kind.endswith("Binding") else role
+
+
 class Notebooks(ManifestsComponent):
     """The culler of notebooks; on the embedded cluster also the classes of simulated volumes."""
 

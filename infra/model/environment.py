@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import PrivateAttr, ValidationInfo, model_validator
 
@@ -52,6 +52,11 @@ class Environment(Model):
     pools: tuple[Pool, ...] = required("Pools of nodes of one kind.", min_length=1, max_length=MAX_POOLS)
     scheduling: Scheduling | None = option(
         "How pods with GPUs are placed; by the cluster's own scheduler if left out."
+    )
+    admission: Literal["warn", "deny"] | None = option(
+        "What the API server does with a pod that requests GPUs and that no pool can ever run: warn, or deny "
+        "it (Deployments and the like are only warned about). All GPU nodes must be the pools'. "
+        "A namespace with the label gpuform.io/admission=off is left out. Neither if left out."
     )
     priorities: dict[PriorityName, PriorityValue] = option(
         "Priority classes by name, each with its value: pods of a higher one are scheduled first and "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.model.environment import Environment
 from infra.plan import (
+    admission,
     device_plugin,
     dra,
     eks,
@@ -96,5 +97,6 @@ def _parts(
     yield "scaling", (scaling.release(env),), ()
     yield "kserve", kserve.releases(env), ()
     yield "room", (), quotas.manifests(env)
+    yield "admission", (), admission.manifests(env)
     yield "notebooks", (), notebooks.manifests(env)
     yield "workloads", (), workloads.manifests(env)

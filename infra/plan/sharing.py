@@ -139,17 +139,19 @@ def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]
 
 
 def pod_tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]:
-    """Tolerations of these pools' taints with their values, each once: for pods that use the GPUs.
-
-    GKE sets NVIDIA's taint with another value.
-    """
+    """Tolerations of these pools' taints with their values, each once: for pods that use the GPUs."""
     return unique(
         tolerate(taint["key"], taint["effect"])
-        if env.cluster.kind == "existing" and taint["key"] == labels.NVIDIA_GPU
+        if has_any_value(env, taint["key"])
         else {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
         for pool in pools
         for taint in pool_taints(env, pool)
     )
+
+
+def has_any_value(env: Environment, taint: str) -> bool:
+    """Whether the value of a taint is not known: GKE sets NVIDIA's with another one."""
+    return env.cluster.kind == "existing" and taint == labels.NVIDIA_GPU
 
 
 def node_selector(env: Environment, pool: Pool) -> str | None:

@@ -114,6 +114,7 @@ def platform(
         # As KEDA: CRDs and webhooks before the workloads' objects, and the finalizers of those after.
         served_by.append(KServe(f"{prefix}kserve", KServeArgs(releases=part.releases), after(namespaces)))
     ready += create(objects.Room, "room", "room", *ready)
+    create(objects.Admission, "admission", "admission", namespaces)
     ready += create(objects.Notebooks, "notebooks", "notebooks", namespaces)
     items = [
         workloads.arguments(env, work, target.kubeconfig, scaled_by, served_by) for work in env.workloads

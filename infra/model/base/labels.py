@@ -36,6 +36,8 @@ GPU_HEALTH = "gpuform.io/gpu-health"
 GPU_REPAIRED = "gpuform.io/gpu-repaired"
 RESET_BREAKER = "gpuform.io/reset-breaker"
 TICKET = "gpuform.io/ticket"
+# On a namespace, with the value off: admission policies leave its pods alone.
+ADMISSION = "gpuform.io/admission"
 # Annotation of a node: the layout of a configuration name that the user chose and may later give to another.
 MIG_LAYOUT = "gpuform.io/mig-layout"
 # Blue-green: which of a workload's two Deployments a pod belongs to; annotations of each Deployment: the

@@ -1,0 +1,149 @@
+"""Admission policies on a real API server: they refuse what `gpuform check` finds, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from infra.model.environment import Environment
+from infra.plan import admission
+from lab.rehearse import foreign
+from tests.build.environments import on
+from tests.conftest import Plane
+from tests.waiting import until
+
+Json = dict[str, Any]
+MANIFESTS = Path(__file__).parents[1] / "manifests"
+ROWS = yaml.safe_load((MANIFESTS / "findings.yaml").read_text())
+NOT_JUDGED = (
+    "nodeAffinity",
+    "on the same node",
+    "whole number",
+    "more memory",
+    "cores",
+    "without a limit",
+    "NVIDIA_VISIBLE",
+    "not set there",
+)
+"""What only `gpuform check` finds, or the API server refuses by itself."""
+SHARED = {"machine": "g4dn.xlarge", "nodes": 8, "sharing": {"kind": "time_slicing", "replicas": 4}}
+
+
+@pytest.mark.unit
+def test_there_is_none_unless_it_is_asked_for_and_a_pool_offers_gpus() -> None:
+    assert admission.manifests(on("embedded", SHARED)) == ()
+    assert admission.manifests(on("embedded", {"machine": "m6i.xlarge"}, admission="deny")) == ()
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("mode", "actions"), [("warn", ["Warn", "Warn"]), ("deny", ["Deny", "Warn"])])
+def test_templates_are_never_refused(mode: str, actions: list[str]) -> None:
+    made = admission.manifests(on("embedded", SHARED, admission=mode))
+    bindings = [item["spec"] for item in made if item["kind"].endswith("Binding")]
+    assert [action for spec in bindings for action in spec["validationActions"]] == actions
+    assert {spec["policyName"] for spec in bindings} == {
+        item["metadata"]["name"] for item in made if item["kind"].endswith("Policy")
+    }
+
+
+class Admitted:
+    """A namespace of the plane in which the policies of an environment are active."""
+
+    def __init__(self, plane: Plane, namespace: str, env: Environment) -> None:
+        self.plane, self.namespace = plane, namespace
+        self.objects = [copy.deepcopy(item) for item in admission.manifests(env)]
+        for item in self.objects:
+            item["metadata"]["name"] = f"{namespace}-{item['metadata']['name']}"
+            if item["kind"].endswith("Binding"):
+                item["spec"]["policyName"] = item["metadata"]["name"]
+                only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
+                item["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"].append(only)
+
+    def create(self, manifest: Json) -> subprocess.CompletedProcess[str]:
+        """As the server would answer; nothing is stored."""
+        kubectl = str(self.plane.toolchain.path("kubectl")), "--kubeconfig", str(self.plane.kubeconfig)
+        command = (*kubectl, "create", "--dry-run=server", "-n", self.namespace, "-f", "-")
+        manifest = {**manifest, "metadata": {"name": "a"}}
+        return subprocess.run(command, input=json.dumps(manifest), capture_output=True, text=True)
+
+    def refusal(self, manifest: Json) -> str:
+        return self.create(manifest).stderr
+
+    def wait(self) -> None:
+        limits = {"limits": {"nvidia.com/none": 1}}
+        unknown = pod({"containers": [{"name": "a", "image": "a:1", "resources": limits}]})
+        until(lambda: self.refusal(unknown), lambda text: "no GPU pool" in text, 30)
+
+
+def pod(spec: Json) -> Json:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+
+
+@pytest.fixture
+def admitted(control_plane: Plane) -> Iterator[Any]:
+    made: list[Json] = []
+
+    def start(environments: Sequence[Environment]) -> list[Admitted]:
+        run = uuid4().hex[:8]
+        found = [
+            Admitted(control_plane, f"admission-{run}-{index}", env) for index, env in enumerate(environments)
+        ]
+        for one in found:
+            space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one.namespace}}
+            made.extend((space, *one.objects))
+        control_plane.kubectl("apply", "-f", "-", input=json.dumps(listed(made)))
+        for one in found:
+            one.wait()
+        return found
+
+    yield start
+    control_plane.kubectl("delete", "--wait=false", "-f", "-", input=json.dumps(listed(made)))
+
+
+def listed(items: Sequence[Json]) -> Json:
+    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+@pytest.mark.cluster
+def test_what_is_refused_is_an_error_of_check_and_the_other_way_round(admitted: Any) -> None:
+    environments = [on("embedded", *row["pools"], admission="deny", **row.get("env", {})) for row in ROWS]
+    for row, one in zip(ROWS, admitted(environments), strict=True):
+        errors = [
+            text
+            for text in row["found"]
+            if text.startswith("error") and not any(part in text for part in NOT_JUDGED)
+        ]
+        said = one.refusal(pod(row["spec"]))
+        assert ("denied request" in said) == bool(errors), (row, said)
+
+
+@pytest.mark.cluster
+def test_pods_of_other_kinds_are_refused_as_they_are_and_accepted_once_fixed(admitted: Any) -> None:
+    env = on("embedded", SHARED, admission="deny")
+    (one,) = admitted([env])
+    others = foreign.read(env, [MANIFESTS / "kinds.yaml"])
+    templates = [item for item in others.manifests if item["kind"] in ("Pod", "Deployment", "Job")]
+    assert len(templates) >= 12
+    for item in templates:
+        template = item if item["kind"] == "Pod" else item["spec"]["template"]
+        (container, *_) = template["spec"]["containers"]
+        if not any(name.startswith("nvidia.com/") for name in container["resources"].get("limits", {})):
+            continue
+        said = one.refusal(pod(template["spec"]))
+        assert "does not tolerate or select nodes of pool p0" in said, item["metadata"]["name"]
+        tolerated = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+        assert one.refusal(pod({**template["spec"], "tolerations": tolerated})) == ""
+        if item["kind"] != "Pod":
+            created = one.create(item)
+            assert created.returncode == 0
+            assert "Warning: Validation failed" in created.stderr
+    status = ("get", "validatingadmissionpolicies", "-o", "jsonpath={.items[*].status.typeChecking}")
+    assert "expressionWarnings" not in one.plane.kubectl(*status)
