@@ -37,6 +37,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "RuntimeClass": {"handler": "nvidia"},
     "StatefulSet": {"spec": {"revisionHistoryLimit": 2}},
     "StorageClass": {"provisioner": "simulator.gpuform.io/volumes"},
+    "ValidatingAdmissionPolicyBinding": {"spec": {"policyName": "a"}},
 }
 """Fields that the SDK's classes of these kinds require."""
 
