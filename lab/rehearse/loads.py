@@ -129,13 +129,16 @@ class LoadPlayer:
             created = first.created.setdefault(pod.name, now.at)
             first.times.setdefault("created", created)
             if pod.is_placed and "node joined" not in first.times:
-                node = self._launch_steps(pod.node, began)
+                node = self.launch_steps(pod.node, began, now.at)
                 if node or "running" not in first.times:
                     asked_at = first.times["asked"]
                     first.times = {"asked": asked_at, "created": created, **node, "running": now.at}
 
-    def _launch_steps(self, node: str, began: float) -> dict[str, float]:
-        """The steps of a node that was launched for this load; empty for another."""
+    def launch_steps(self, node: str, began: float, at: float) -> dict[str, float]:
+        """The steps of a node that was launched for this load; empty for another.
+
+        A pod runs there at ``at``, so it is ready, also if it was not when the nodes were read.
+        """
         life = self.watch.lives.get(node)
         if life is None or life.joined <= began:
             return {}
@@ -144,7 +147,7 @@ class LoadPlayer:
             item["metadata"]["name"] for item in claims if item.get("status", {}).get("nodeName") == node
         )
         steps = {**self._claims.get(next(names, ""), {}), "node joined": life.joined}
-        return steps if life.ready is None else {**steps, "node ready": life.ready}
+        return {**steps, "node ready": at if life.ready is None else life.ready}
 
     def _replicas(self, work: ScaledWorkload) -> int:
         return int(self.cluster.get(_DEPLOYMENTS.format(*work.key))["spec"]["replicas"])

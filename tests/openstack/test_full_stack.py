@@ -69,13 +69,17 @@ def _changes_by_hand_are_found(tenant: Tenant, site: FullStack, cluster: str) ->
     [first] = [node for node in _nodes(site) if node["metadata"]["name"] == "research-gpu-t4-0"]
     assert joined["spec"]["taints"] == first["spec"]["taints"]
     found = json.loads(site.gpuform("drift", STACK, "--json", code=3).stdout)["findings"]
-    engine = "changed", "engine", "", ""
     assert {(one["resource"], one["path"]): tuple(list(one.values())[2:]) for one in found} == {
         ("pool gpu-t4", "nodes"): ("added", "cluster", "2", "3"),
-        ("openstack:containerinfra/nodeGroup:NodeGroup groups-gpu-t4", "nodeCount"): engine,
+        ("openstack:containerinfra/nodeGroup:NodeGroup groups-gpu-t4", "nodeCount"): (
+            "changed",
+            "engine",
+            "2",
+            "3",
+        ),
         (f"Node {v100s}", 'metadata.labels["gpuform.io/pool"]'): ("changed", "cluster", "gpu-v100s", "other"),
         (f"Node {v100s}", f"spec.taints[{TAINT}:NoSchedule]"): ("missing", "cluster", "true", "none"),
-        ("gpuform:nodes:PoolNodes pools-gpu-v100s", "nodes"): engine,
+        ("PoolNodes pools-gpu-v100s", "nodes"): ("missing", "engine", "", ""),
     }
 
 

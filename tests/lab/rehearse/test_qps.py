@@ -5,21 +5,24 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
-from gpuform.usage.nodes import Pod
+from gpuform.usage.nodes import Pod, parse_node
 from gpuform.usage.rehearsal import Load, PendingPod
 from infra.config import load
 from infra.model.environment import Environment
 from lab.rehearse import scaled
 from lab.rehearse.exporter import GATEWAY, Key, RequestCounters, Series, serve
-from lab.rehearse.loads import unmet, workload_result
+from lab.rehearse.loads import LoadPlayer, unmet, workload_result
 from lab.rehearse.scaled import ScaledWorkload
+from lab.rehearse.watch import NodeLifetime
 from tests.build.environments import on
+from tests.lab.rehearse.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.unit
 GATEWAY_QUERY = 'sum( rate(hits{ingress="w", code="200"}[5m]) ) or vector(0)'
@@ -157,3 +160,14 @@ def test_missing_pods_fail_the_rehearsal_unless_the_autoscaler_tolerates_it(
     result = workload_result(work, qps, own, waits, {})
     assert result.within is within
     assert list(unmet([Load(qps, 9.0, (result,), 1, {}, {}, None)])) == ([missing] if missing else [])
+
+
+@pytest.mark.parametrize(("ready", "shown"), [(4.0, 4.0), (None, 5.0)])
+def test_a_node_is_ready_at_the_latest_when_a_pod_runs_there(ready: float | None, shown: float) -> None:
+    """Nodes are read before pods, so it may look unready when its pod is seen."""
+    watch: Any = SimpleNamespace(
+        lives={"n": NodeLifetime(parse_node({"metadata": {"name": "n"}}), 3.0, ready)}
+    )
+    rest: Any = [None] * 3
+    player = LoadPlayer(env(), (), rest[0], FakeCluster(), watch, *rest, ())
+    assert player.launch_steps("n", 1.0, 5.0) == {"node joined": 3.0, "node ready": shown}
