@@ -9,6 +9,8 @@ from policies import contract
 from policies.pods import containers, namespace, template
 from policies.rule import Resource, Rule, get, items, mapping, text
 
+CONFIG = "policy-config.json"
+"""Configuration of the pack, in the project's folder."""
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _SECRET_WORDS = ("password", "passwd", "secret", "token", "apikey", "api_key", "private_key", "credential")
@@ -83,9 +85,10 @@ RULES = (
         "namespace-security",
         "Every namespace sets a Pod Security level, and only the operator's allows privileged pods.",
         "high",
-        f"label it {_ENFORCE}: baseline or restricted (gpu-operator: privileged)",
+        f"label it {_ENFORCE}: baseline or restricted (gpu-operator: privileged), or exempt it in {CONFIG}",
         (contract.NAMESPACE,),
         _pod_security,
+        exempts=True,
     ),
     Rule(
         "tenant-not-privileged",
@@ -94,6 +97,7 @@ RULES = (
         "request the GPU as a resource; what needs the host belongs in gpu-operator",
         contract.PODS,
         _privileged,
+        exempts=True,
     ),
     Rule(
         "tenant-visible-devices",

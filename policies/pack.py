@@ -8,6 +8,7 @@ from typing import Any
 from pulumi_policy import (
     EnforcementLevel,
     Policy,
+    PolicyConfigSchema,
     PolicyPack,
     ResourceValidationArgs,
     ResourceValidationPolicy,
@@ -31,9 +32,12 @@ from policies import (
     scaling,
     sharing,
 )
+from policies.pods import namespace
 from policies.rule import Resource, Rule
 
 NAME = "gpuform"
+EXEMPT = "namespaces"
+"""Key of a rule's configuration: namespaces that are exempt from it."""
 RULES: tuple[Rule, ...] = (
     *node_pools.RULES,
     *sharing.RULES,
@@ -66,17 +70,23 @@ def _policy(rule: Rule, resources: dict[str, Resource]) -> Policy:
         "severity": Severity[rule.severity.upper()],
         "remediation_steps": rule.remedy,
     }
+    if rule.exempts:
+        names = {"type": "array", "items": {"type": "string"}}
+        arguments["config_schema"] = PolicyConfigSchema({EXEMPT: names})
     if rule.whole_stack:
         return StackValidationPolicy(validate=_stack(rule, resources), **arguments)
-    return ResourceValidationPolicy(validate=_resource(rule, resources), **arguments)
+    return ResourceValidationPolicy(validate=validated(rule, resources), **arguments)
 
 
-def _resource(rule: Rule, inputs: dict[str, Resource]) -> Callable[[ResourceValidationArgs, Any], None]:
+def validated(rule: Rule, inputs: dict[str, Resource]) -> Callable[[ResourceValidationArgs, Any], None]:
+    """What CrossGuard calls for each resource; ``inputs`` keeps those of all, by URN."""
+
     def validate(args: ResourceValidationArgs, report: Any) -> None:
         ignores = tuple(args.opts.ignore_changes)
         resource = Resource(args.resource_type, args.name, args.props, ignores)
         inputs[args.urn] = resource
-        if rule.concerns(resource):
+        exempt = args.get_config().get(EXEMPT, ()) if rule.exempts else ()
+        if rule.concerns(resource) and namespace(resource) not in exempt:
             for fact in rule.check(resource, ()):
                 report(f"{fact}; {rule.remedy}")
 

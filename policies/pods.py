@@ -51,6 +51,8 @@ def containers(resource: Resource) -> Iterator[Any]:
 
 
 def namespace(resource: Resource) -> str:
-    """The resource's namespace, ``default`` if unset."""
+    """The resource's namespace, ``default`` if unset; of a Namespace its name."""
+    if resource.type == contract.NAMESPACE:
+        return str(get(resource.props, "metadata", "name"))
     prefix = ("deployment",) if resource.type == contract.BLUE_GREEN else ()
     return str(get(resource.props, *prefix, "metadata", "namespace") or "default")

@@ -41,6 +41,8 @@ class Rule:
     types: tuple[str, ...]
     check: Check
     whole_stack: bool = False
+    exempts: bool = False
+    """Whether the pack's configuration may exempt namespaces from it."""
 
     def concerns(self, resource: Resource) -> bool:
         return any(

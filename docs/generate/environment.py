@@ -135,7 +135,13 @@ def _names(value: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     for part in _parts(value):
         inner = part.get("items") or part.get("additionalProperties")
-        found += [part["$ref"].rpartition("/")[2]] if "$ref" in part else _names(inner) if inner else []
+        found += (
+            [part["$ref"].rpartition("/")[2]]
+            if "$ref" in part
+            else _names(inner)
+            if isinstance(inner, dict)
+            else []
+        )
     return found
 
 
@@ -159,7 +165,8 @@ def _type(value: Mapping[str, Any], ref: str = "mapping") -> str:
     if value.get("type") == "array":
         return f"list of {_several(_type(value['items'], ref))}"
     if value.get("type") == "object":
-        return f"mapping of {_several(_type(value.get('additionalProperties') or {}, ref))}"
+        inner = value.get("additionalProperties")
+        return "mapping" if inner is True else f"mapping of {_several(_type(inner or {}, ref))}"
     return _WORDS.get(value.get("type", ""), "text")
 
 

@@ -35,6 +35,8 @@ from gpuform.engine.stream import follow
 from infra.model.base import guard_names
 from infra.model.platform.state import State
 
+POLICY_CONFIG = "policy-config.json"
+"""File in the project's folder: settings of policies by the policy's name."""
 OnEvent = Callable[[Event], None]
 
 
@@ -80,7 +82,7 @@ class Engine:
         objects that other managers have set are taken back. Raises Failure, and changes nothing, while the
         state has pending creates.
         """
-        packs = _repeat("--policy-pack", policy_packs)
+        packs = self._policies(policy_packs)
 
         def run(forced: Sequence[str]) -> Result:
             arguments = ["--yes", "--skip-preview", *packs, *_repeat("--target", forced)]
@@ -98,9 +100,15 @@ class Engine:
     ) -> Result:
         """Preview an update; with ``*`` among ``acknowledged``, losses are warnings and not errors."""
         unprotected = ["--ignore-protect"] if guard_names.REPORT in acknowledged else []
-        arguments = [*_repeat("--policy-pack", policy_packs), *unprotected]
+        arguments = [*self._policies(policy_packs), *unprotected]
         force = FORCE  # as `up` does, with dry runs alone
         return self._operate("preview", stack, arguments, on_event, None, acknowledged, force)
+
+    def _policies(self, packs: Sequence[Path]) -> list[str]:
+        """Each pack, with the project's configuration of policies, if there is one."""
+        config = self._paths.root / POLICY_CONFIG
+        configs = _repeat("--policy-pack-config", [config] * len(packs)) if config.is_file() else []
+        return [*_repeat("--policy-pack", packs), *configs]
 
     def destroy(
         self, stack: str = "local", on_event: OnEvent | None = None, spared: Sequence[str] = ()

@@ -20,7 +20,7 @@ from infra.model.environment import Environment
 from infra.model.placement import node_resources
 from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
-from infra.plan import pod_needs, sharing
+from infra.plan import pod_needs, pod_security, sharing
 from infra.plan.manifest import tolerates, unique
 from infra.plan.queues import FRAMEWORKS
 
@@ -44,7 +44,7 @@ def judge(
     """Judge pods; ``documents`` are all that were given, claims included."""
     result = Judgement()
     classes = claim_classes(documents)
-    levels = security.levels(env)
+    levels = pod_security.levels(env)
     for pod in pods:
         namespace = str(pod.document.metadata.get("namespace") or default_namespace)
         if pod.document.kind == "DaemonSet" and namespace in SYSTEM:

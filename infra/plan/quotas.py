@@ -66,7 +66,8 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
         objects.append(
             _namespace(env, MONITORING, "baseline")
         )  # a third-party chart, with nothing privileged
-    return (*objects, *(_namespace(env, name, "restricted") for name in sorted(restricted)))
+    levels = {space.name: space.pod_security for space in env.namespaces}
+    return (*objects, *(_namespace(env, name, levels.get(name, "restricted")) for name in sorted(restricted)))
 
 
 def _namespace(env: Environment, name: str, level: str) -> Manifest:
@@ -102,6 +103,8 @@ def resource_quotas(env: Environment) -> tuple[Manifest, ...]:
     """One ResourceQuota per namespace; 0 for every GPU resource that it may not request."""
     manifests = []
     for namespace in env.namespaces:
+        if namespace.quota is None:
+            continue
         hard = {key: str(number) for key, number in quotas.hard_limits(env.pools, namespace).items()}
         metadata = {"name": QUOTA, "namespace": namespace.name, "labels": own_labels(env)}
         manifests.append(manifest("ResourceQuota", metadata, spec={"hard": hard}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 from infra.model.base import labels
 from infra.model.base.errors import InputError
@@ -20,7 +21,7 @@ from infra.model.workload.workload import (
     PodWorkload,
     Workload,
 )
-from infra.plan import blue_green, dra, kserve, notebooks, pod_needs, scaling, serving, training
+from infra.plan import blue_green, dra, kserve, notebooks, pod_fragment, pod_needs, scaling, serving, training
 from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, nonroot, own_labels
 
 _USER = 1000  # any user but root; images that bring their own root user run as this one
@@ -54,7 +55,9 @@ def check(env: Environment, workload: Workload) -> None:
     if workload in env.workloads:
         return
     try:
-        environment.check(env.model_copy(update={"workloads": (workload,)}))
+        declared = env.model_copy(update={"workloads": (workload,)})
+        environment.check(declared)
+        check_fragments(declared)
     except InputError as error:
         path = error.path.replace("workloads[0]", "workload", 1)
         raise InputError(path, error.fact, error.remedy) from None
@@ -102,7 +105,23 @@ def controller(env: Environment, workload: Workload) -> Manifest:
     manifest = _controller(env, workload)
     if isinstance(workload, InferenceWorkload) and workload.model:
         return kserve.inference_service(workload, workload.model, manifest)
+    if workload.pod:
+        holder = manifest if manifest["kind"] == "Pod" else manifest["spec"]["template"]
+        holder["spec"] = pod_fragment.merged(env, workload, holder["spec"])
     return manifest
+
+
+def check_fragments(env: Environment) -> None:
+    """Raise InputError for a ``pod`` that contradicts its workload, or its namespace's Pod Security."""
+    for index, work in enumerate(env.workloads):
+        if not work.pod:
+            continue
+        try:
+            made = controller(env, work)
+            holder = made if made["kind"] == "Pod" else made["spec"]["template"]
+            pod_fragment.check(env, work, holder["spec"])
+        except InputError as error:
+            raise InputError(f"workloads[{index}].{error.path}", error.fact, error.remedy) from None
 
 
 def _controller(env: Environment, workload: Workload) -> Manifest:
@@ -169,7 +188,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         "name": workload.name,
         "image": env.image(workload.image),
         "resources": {"requests": requests, "limits": limits},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": deepcopy(pod_fragment.CONFINED),
     }
     claimed_pool = _claimed_pool(pools)
     if claimed_pool:

@@ -27,11 +27,32 @@ T4, A100 = {"machine": "g2.5xlarge"}, {"machine": "g4.p1.40g"}
 FOUR_KINDS = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb")
 SEVEN = {"kind": "mig", "layout": "all-1g.5gb"}
 CERN = {"3g.20gb": 1, "2g.10gb": 2}
+FRAGMENT: dict[str, Any] = {
+    "hostNetwork": True,
+    "initContainers": [{"name": "first", "image": "b:1"}],
+    "containers": [
+        {
+            "name": "f",
+            "securityContext": {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}},
+            "envFrom": [{"secretRef": {"name": "s"}}],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        },
+        {"name": "side", "image": "c:1", "securityContext": {"privileged": True}},
+    ],
+    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+}
 QUOTAS: dict[str, Any] = {
     "scheduling": {"packer": True},
     "priorities": {"urgent": 1000},
-    "namespaces": [{"name": "team", "quota": {"p0": CERN, "p1": 1}}],
-    "workloads": [{"name": "w", "kind": "pod", "pool": "p1", "priority": "urgent", "image": "a:1"}],
+    "namespaces": [
+        {"name": "team", "quota": {"p0": CERN, "p1": 1}},
+        {"name": "rdma", "pod_security": "privileged"},
+    ],
+    "admission": "deny",
+    "workloads": [
+        {"name": "w", "kind": "pod", "pool": "p1", "priority": "urgent", "image": "a:1"},
+        {"name": "f", "kind": "job", "pool": "p1", "namespace": "rdma", "image": "a:1", "pod": FRAGMENT},
+    ],
 }
 QUEUES: dict[str, Any] = {
     "fair_sharing": True,

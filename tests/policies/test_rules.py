@@ -6,6 +6,7 @@ The end of a version's support is tested on each side of its days, with the day 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -13,8 +14,8 @@ from typer.testing import CliRunner
 from gpuform.cli.main import app
 from policies import contract, eks
 from policies.clock import today
-from policies.pack import RULES
-from policies.rule import Resource, judge
+from policies.pack import EXEMPT, RULES, validated
+from policies.rule import Resource, Rule, judge
 from tests.policies.cases import Case, cases
 from tests.policies.mutants import Mutant, mutants
 
@@ -32,6 +33,25 @@ KNOWN_CASES = [case for case in cases() if case.kind != "unknown"]
 def test_the_rule_says_what_the_case_expects(case: Case) -> None:
     facts = [finding.fact for finding in judge([BY_ID[case.rule]], case.resources)]
     assert facts == ([case.finds] if case.finds else [])
+
+
+@pytest.mark.parametrize(("names", "found"), [(["ml"], False), (["other"], True), ([], True)])
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.exempts], ids=lambda rule: rule.id)
+def test_namespaces_that_the_configuration_names_are_exempt(
+    rule: Rule, names: list[str], found: bool
+) -> None:
+    props = {"metadata": {"name": "ml", "namespace": "ml"}, "spec": {"hostPID": True}}
+    args = SimpleNamespace(
+        resource_type=rule.types[0],
+        name="a",
+        urn="u",
+        props=props,
+        opts=SimpleNamespace(ignore_changes=()),
+        get_config=lambda: {EXEMPT: names} if names else {},
+    )
+    said: list[str] = []
+    validated(rule, {})(args, said.append)
+    assert bool(said) == found
 
 
 def test_every_rule_has_cases_of_each_kind_and_every_case_a_rule() -> None:

@@ -95,7 +95,7 @@ def _check_names(env: Environment, queues: Queues) -> None:
                 raise InputError(namespace_path, fact, "name it in one team only")
             team_of[namespace] = team.name
     for index, quota in enumerate(env.namespaces):
-        if quota.name in team_of:
+        if quota.quota is not None and quota.name in team_of:
             fact = (
                 f"{quota.name} is in team {team_of[quota.name]}, and two quotas would contradict each other"
             )

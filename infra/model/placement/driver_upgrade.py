@@ -53,4 +53,5 @@ def has_empty_dir(work: Workload) -> bool:
     """KServe downloads a model into an emptyDir, and mounts that of a claim (kserve/kserve#4694)."""
     model = work.model if isinstance(work, InferenceWorkload) else None
     downloads = model is not None and not model.uri.startswith("pvc://")
-    return bool(work.shm or work.hugepages or downloads)
+    mounts = any("emptyDir" in volume for volume in (work.pod or {}).get("volumes", ()))
+    return bool(work.shm or work.hugepages or downloads or mounts)

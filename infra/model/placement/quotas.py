@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from infra.model.base import namespaces
 from infra.model.base.errors import InputError
@@ -29,13 +29,16 @@ def quota_keys(pool: Pool) -> tuple[str, ...]:
 def hard_limits(pools: Sequence[Pool], namespace: Namespace) -> dict[str, int]:
     """The quota by ResourceQuota key, sorted: the sums of the named pools, and 0 for all others.
 
+    Empty without a quota.
     Raises InputError, with a path relative to the namespace.
     """
+    if namespace.quota is None:
+        return {}
     limits = {key: 0 for pool in pools for key in quota_keys(pool)}
     for name, amount in namespace.quota.items():
         for key, number in quota_amounts(pools, "quota", name, amount):
             limits[key] += number
-    _check_shared_resources(pools, namespace)
+    _check_shared_resources(pools, namespace.quota)
     return dict(sorted(limits.items()))
 
 
@@ -87,15 +90,15 @@ def _keys_by_profile(pool: Pool) -> dict[str, str]:
     return {slices.get(name, WHOLE_GPU): allocatable.quota_key(name) for name in names}
 
 
-def _check_shared_resources(pools: Sequence[Pool], namespace: Namespace) -> None:
+def _check_shared_resources(pools: Sequence[Pool], quota: Collection[str]) -> None:
     """A quota counts resources, not pools: it applies to all pools that offer the same resource."""
     by_key: dict[str, list[str]] = {}
     for pool in pools:
         for key in quota_keys(pool):
             by_key.setdefault(key, []).append(pool.name)
-    for name in namespace.quota:
+    for name in quota:
         for key, names in by_key.items():
-            missing = [other for other in names if other not in namespace.quota]
+            missing = [other for other in names if other not in quota]
             if name in names and missing:
                 resource = counted_resource(key)
                 others = f"pool {missing[0]} offers" if len(missing) == 1 else f"{', '.join(missing)} offer"
@@ -116,6 +119,11 @@ def check_namespaces(env: Environment) -> None:
             raise InputError(f"{path}.name", fact, "give each namespace one quota")
         names.add(namespace.name)
         namespaces.check(namespace.name, f"{path}.name")
+        if namespace.name in namespaces.BUILT_IN and namespace.pod_security != "restricted":
+            fact = f"namespace {namespace.name} exists already, and keeps its own level"
+            raise InputError(f"{path}.pod_security", fact, "leave it out, or use a namespace of your own")
+        if namespace.quota is None:
+            continue
         try:
             limits = hard_limits(env.pools, namespace)
         except InputError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
@@ -80,11 +80,14 @@ Amounts = Annotated[
 class Namespace(Model):
     """A namespace and its GPU quota; it is created whether or not a workload names it."""
 
-    name: Name = required("Name; created with Pod Security level restricted, unless it is default.")
-    quota: dict[PoolName, Amounts] = required(
+    name: Name = required("Name; created with its Pod Security level, unless it is default.")
+    pod_security: Literal["restricted", "baseline", "privileged"] = option(
+        "Pod Security level; a policy names the namespaces that may be privileged.", "restricted"
+    )
+    quota: dict[PoolName, Amounts] | None = option(
         "GPUs, shares or slices of each pool that its pods may request together; for a pool with several "
         "kinds of slice {profile: number}. None of a pool that is not named. Pools that offer the same "
-        "resource cannot be distinguished: name all of them, and their numbers add up."
+        "resource cannot be distinguished: name all of them, and their numbers add up. No limit if left out."
     )
 
 

@@ -35,6 +35,7 @@ from infra.model.base.fields import (
 from infra.model.base.quantities import memory_bytes
 from infra.model.base.registries import PinnedImage
 from infra.model.gpu.choice import GpuNeed
+from infra.model.workload.pod_fragment import PodFragment
 
 MIN_CPU, MIN_MEMORY = "500m", "1Gi"
 """What Kubeflow's form of a new notebook requests (kubeflow, spawner_ui_config.yaml: 0.5 and 1.0Gi)."""
@@ -198,6 +199,12 @@ class BaseWorkload(Model):
         default=(), description="Command; the image's own if left out."
     )
     env: dict[Variable, Word] = Field(default_factory=dict, description="Environment variables, no secrets.")
+
+    pod: PodFragment | None = option(
+        "Fragment of its pods' spec for all that is no key here: volumes, probes, init containers, security "
+        "context, service account. Merged with what gpuform sets, which stays; its own container has the "
+        "workload's name. Requests of further containers count only for the scheduler."
+    )
 
     @model_validator(mode="after")
     def _check_shm(self) -> Self:

@@ -186,6 +186,9 @@ class InferenceWorkload(DeploymentWorkload):
     def _check_model(self) -> Self:
         if self.model is None:
             return self
+        if self.pod:
+            fact = "KServe makes the pods of a model"
+            raise InputError("pod", fact, "leave it out, or have the image find its models without model")
         if self.service is None:
             fact = "missing, and KServe serves each model at a port"
             raise InputError("service", fact, "give service: {port: 80, target_port: 8000}")
