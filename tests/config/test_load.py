@@ -292,10 +292,10 @@ def test_a_stand_in_causes_no_error(file: Path) -> None:
     good = yaml.safe_load(file.read_text(encoding="utf-8"))["config"]["gpuform:environment"]
     for section in ("pools", "workloads"):
         for index in range(len(good.get(section, ()))):
-            bad = changed(good, {"at": f"{section}/{index}/odd", "put": 1})
+            bad = changed(good, {"at": f"{section}/{index}/unheard", "put": 1})
             bad[section][index]["name"] = 1
             assert errors_of(bad) == [
-                f"{section}[{index}].odd: unknown key", f"{section}[{index}].name: holds the number 1"
+                f"{section}[{index}].unheard: unknown key", f"{section}[{index}].name: holds the number 1"
             ]  # fmt: skip
 
 
