@@ -127,7 +127,7 @@ class _Pod:
         if self._pod.document.kind == "DaemonSet":
             return
         for index, toleration in enumerate(entries(self._pod.spec, "tolerations")):
-            gpu = self._env.gpu_operator.gpu_taint
+            gpu = self._env.gpu_operator.gpu_taint.key
             if isinstance(toleration, Mapping) and toleration.get("key") == gpu and self._has_gpu_taint():
                 fact = f"tolerates {gpu} and requests no GPU: its pods may take the room of nodes with GPUs"
                 remedy = f"leave it out, or request {self._offered_names()}"

@@ -76,7 +76,7 @@ def system_tolerations(env: Environment) -> list[Toleration]:
 
 def gpu_tolerations(env: Environment) -> list[Toleration]:
     """Tolerations of every taint of a pool with GPUs, each once: GPU taint, startup taint, own taints."""
-    tolerations = [tolerate(env.gpu_operator.gpu_taint)]
+    tolerations = [tolerate(env.gpu_operator.gpu_taint.key)]
     tolerations += startup.tolerations(env, env.pools)
     if env.health or env.monitoring:  # what reports the fault, and what a repaired node needs, keeps running;
         # a removed health loop leaves its taints behind

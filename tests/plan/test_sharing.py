@@ -143,11 +143,18 @@ def test_what_a_node_offers(pool: dict[str, Any], strategy: str, offered: dict[s
     assert allocatable.resources(found.pools[0]) == offered
 
 
-def test_the_gpu_taint_comes_by_itself_and_its_key_by_choice() -> None:
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("node-role.kubernetes.io/gpu", "true"),
+        ({"key": "node-role.kubernetes.io/gpu", "value": "present"}, "present"),
+    ],
+)
+def test_the_gpu_taint_comes_by_itself_and_its_key_by_choice(declared: Any, value: str) -> None:
     own = {"key": "team", "value": "a", "effect": "NoExecute"}
     pools = ({**t4(), "taints": [own]}, {"machine": "m6i.xlarge", "taints": [own]})
-    found = shared(*pools, gpu_taint="node-role.kubernetes.io/gpu")
-    gpu = {"key": "node-role.kubernetes.io/gpu", "value": "true", "effect": "NoSchedule"}
+    found = shared(*pools, gpu_taint=declared)
+    gpu = {"key": "node-role.kubernetes.io/gpu", "value": value, "effect": "NoSchedule"}
     assert sharing.pool_taints(found, found.pools[0]) == [gpu, own]
     assert sharing.pool_taints(found, found.pools[1]) == [own]
 

@@ -191,7 +191,7 @@ def _namespaces(env: Environment) -> dict[str, str]:
 
 def warnings(env: Environment) -> tuple[str, ...]:
     """Accepted settings that are not advisable: path, fact and remedy of each."""
-    warnings = [*node_keys.warnings(env.gpu_operator.gpu_taint, env.pools)]
+    warnings = [*node_keys.warnings(env.gpu_operator.gpu_taint.key, env.pools)]
     warnings += [*node_resources.warnings(env), *queues.warnings(env), *monitoring.warnings(env.monitoring)]
     warnings += [*quotas.warnings(env), *workloads.warnings(env.pools, env.workloads)]
     warnings += [*operator_warnings(env.gpu_operator, env.pools), *driver_upgrade.warnings(env)]

@@ -11,13 +11,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from infra.model.base.errors import InputError
 from infra.model.base.fields import (
     NUMBER,
     DrainSeconds,
     Flag,
+    LabelValue,
     Model,
     NodeCount,
     ObjectName,
@@ -157,6 +158,13 @@ class Upgrade(Model):
         return self
 
 
+class GpuTaint(Model):
+    """The taint that keeps pods without GPUs off the nodes with GPUs; its effect is NoSchedule."""
+
+    key: TaintKey = NVIDIA_GPU
+    value: LabelValue = option("Its value; GKE, AKS and NVIDIA's recipes use present.", "true")
+
+
 class GpuOperatorSpec(Model):
     """NVIDIA's GPU operator, settings for every node.
 
@@ -179,7 +187,13 @@ class GpuOperatorSpec(Model):
         "nvidia.com/gpu; none with mode device_plugin or existing, which partition no GPU.",
         "mixed",
     )
-    gpu_taint: TaintKey = option("Key of the taint on every node with GPUs.", NVIDIA_GPU)
+    gpu_taint: Annotated[
+        GpuTaint,
+        BeforeValidator(
+            lambda value: {"key": value} if isinstance(value, str) else value,
+            json_schema_input_type=TaintKey | GpuTaint,
+        ),
+    ] = option("Taint on every node with GPUs: its key, or key and value.", GpuTaint)
     driver: Literal["operator", "host"] = option("Who installs NVIDIA's driver.", "operator")
     driver_version: DriverVersion | None = option(
         "Version of the operator's driver, in quotes; the newest that supports all GPUs if left out."
