@@ -15,6 +15,7 @@ from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
 from infra.model.gpu import drivers
 from infra.model.platform.operator import OWNERS
+from infra.model.pool import allocatable
 from infra.plan import device_plugin, gpu_operator, sharing
 from infra.plan.render import render
 from policies import guarded, operator
@@ -55,6 +56,27 @@ def test_parts_that_the_cluster_has_are_left_out() -> None:
     theirs = render(existing({"machine": "g2.5xlarge"}, mode="existing"))
     assert not {"gpu-operator.yaml", "device-plugin.yaml", "readiness-gate.yaml"} & theirs.keys()
     assert "gpu-operator" not in theirs["namespaces.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("shared", "offered"),
+    [
+        ({"kind": "time_slicing", "replicas": 4, "rename": False}, {"nvidia.com/gpu": 32}),
+        ({"kind": "mps", "replicas": 2}, {"nvidia.com/gpu": 16}),
+        ({"kind": "mig", "layout": "all-1g.5gb", "strategy": "single"}, {"nvidia.com/gpu": 56}),
+        ({"kind": "mig", "layout": "all-1g.5gb", "strategy": "mixed"}, {"nvidia.com/mig-1g.5gb": 56}),
+    ],
+)
+def test_sharing_describes_what_the_plugin_of_others_offers_and_configures_nothing(
+    shared: dict[str, Any], offered: dict[str, int]
+) -> None:
+    found = existing({"machine": "p4d.24xlarge", "sharing": shared}, mode="existing")
+    (pool,) = found.pools
+    assert allocatable.resources(pool) == offered
+    whole = render(existing({"machine": "p4d.24xlarge"}, mode="existing"))
+    assert render(found).keys() == whole.keys()
+    assert sharing.pool_labels(found, pool).keys() == {"gpuform.io/environment", "gpuform.io/pool"}
+    assert sharing.device_plugin_change(found, pool) is None
 
 
 def toolkit_env(env: Environment) -> dict[str, str]:

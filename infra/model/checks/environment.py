@@ -126,7 +126,7 @@ def _check_slices(pool: Pool, path: str) -> None:
     if pool_strategy_name == "none":
         fact = f"{setting} none offers no slices"
         single = " or single" if len(pool.layout or {}) == 1 and sharing.devices is None else ""
-        raise InputError(f"{path}.sharing.kind", fact, f"use {setting}: mixed{single}")
+        raise InputError(f"{path}.sharing.kind", fact, f"use sharing.strategy: mixed{single}")
     if pool_strategy_name == "single" and len(pool.layout or {}) > 1:
         fact = f"{setting} single takes one profile per node"
         raise InputError(f"{path}.sharing.layout", fact, f"use {setting}: mixed, or one profile")

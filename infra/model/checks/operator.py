@@ -91,7 +91,8 @@ def _check_embedded(spec: GpuOperatorSpec) -> None:
 def _check_without_operator(spec: GpuOperatorSpec, ownership: Ownership, pools: Sequence[Pool]) -> None:
     """MIG needs the operator's MIG manager, and DRA its label that keeps the device plugin off a node.
 
-    The cluster's own operator is configured by its owner: by ConfigMaps that its ClusterPolicy names.
+    The cluster's own operator or device plugin is configured by its owner; what is declared of sharing then
+    describes what the nodes offer.
     """
     is_existing = spec.mode == "existing"
     if ownership.driver == "image" and any(pool.image.ships_device_plugin for pool in pools):
@@ -106,17 +107,13 @@ def _check_without_operator(spec: GpuOperatorSpec, ownership: Ownership, pools: 
             "leave it out, or use mode: operator",
         )
     for index, pool in enumerate(pools):
-        if is_existing and pool.gpus and pool.sharing.kind != "exclusive":
-            fact = "the configuration of the cluster's own operator decides how GPUs are shared"
-            remedy = f"use sharing: {{kind: exclusive}}, or {PATH}.mode: operator"
-            raise InputError(f"pools[{index}].sharing.kind", fact, remedy)
-        if isinstance(pool.sharing, Mig | Dra):
+        if isinstance(pool.sharing, Dra) or (isinstance(pool.sharing, Mig) and not is_existing):
             missing = (
                 "has no MIG manager"
                 if isinstance(pool.sharing, Mig)
                 else "keeps the device plugin on every node"
             )
-            fact = f"{PATH}.mode device_plugin {missing}"
+            fact = f"{PATH}.mode {spec.mode} {missing}"
             remedy = f"use {PATH}.mode: operator, or another kind"
             raise InputError(f"pools[{index}].sharing.kind", fact, remedy)
         for key in ("relayout", "reset"):
