@@ -108,8 +108,9 @@ def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
     """Label that selects the device plugin's configuration on live nodes, and what each node then offers.
 
     None without GPUs, and if the cluster brings the plugin. With MIG, ``layout`` and ``content`` identify
-    the layout: a node that gets another layout is drained anyway, so shares are at stake only on a node that keeps its layout. ``refuses``:
-    nothing may be evicted, so a node in use gets no new configuration before its new layout.
+    the layout: a node that gets another layout is drained anyway, so shares are at stake only on a node that
+    keeps its layout. ``refuses``: nothing may be evicted, so a node in use gets no new configuration before
+    its new layout.
     """
     if not pool.gpus or env.ownership.device_plugin == "cluster":
         return None

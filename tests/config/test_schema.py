@@ -64,7 +64,8 @@ def test_only_a_union_of_more_than_scalars_has_no_type_in_another_language() -> 
     keys = {f"{name}.{path.split('.')[2]}" for name, paths in found.items() for path in paths}
     assert {key for key in keys if not key.endswith("Workload.pod")} == {
         "AwsCluster.network", "Dra.layout", "ExistingNetwork.subnets", "GpuChoice.count",
-        "GpuOperatorSpec.gpu_taint", "HostsCluster.control_plane", "Mig.layout", "Monitoring.counters", "Namespace.quota",
+        "GpuOperatorSpec.gpu_taint",
+        "HostsCluster.control_plane", "Mig.layout", "Monitoring.counters", "Namespace.quota",
         "Pool.hosts", "Team.borrow", "Team.lend", "Team.quota",
     }  # fmt: skip
 

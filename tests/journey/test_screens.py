@@ -40,10 +40,12 @@ def screen(checkout: Checkout, columns: int, *words: str) -> str:
     """What is on the terminal after the command, lines that scrolled away included, without colours."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
+    # A worker of pytest-xdist has COLUMNS, which goes before the terminal's own size.
+    env = {key: value for key, value in checkout.env.items() if key not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
         checkout.command(*words),
         cwd=checkout.paths.root,
-        env=checkout.env | {"TERM": "xterm-256color"},
+        env=env | {"TERM": "xterm-256color"},
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,

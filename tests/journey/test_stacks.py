@@ -65,7 +65,7 @@ def test_each_stack_has_a_control_plane_of_its_own_and_destroy_deletes_it(fresh:
     fresh.kubectl("-n", "team", "scale", "deployment/web", "--replicas=2")
     done = fresh.gpuform("up", "local", "--refresh")
     assert "web: takes back .spec.replicas from kubectl\n" in done.stdout
-    assert "1 updated in " in done.stdout
+    assert "\n1 updated, " in done.stdout
     replicas = ("-o", "jsonpath={.spec.replicas}")
     assert fresh.kubectl("-n", "team", "get", "deployment/web", *replicas) == "1"
     fresh.gpuform("local", "stop")
