@@ -23,7 +23,7 @@ from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.pool import allocatable
 from infra.model.workload.workload import DeploymentWorkload, JobWorkload, PodWorkload, Workload
-from infra.plan import notebooks, pod_needs
+from infra.plan import notebooks, pod_needs, quotas
 from infra.plan.manifest import Manifest, manifest
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.pods import DURATION, LONG
@@ -95,7 +95,7 @@ def read(env: Environment, paths: Sequence[Path]) -> Foreign:
     pods = [pod for document in everything if _starts(document) for pod in found.find(document)]
     if not pods:
         raise InputError(f"--manifests {paths[0]}", "has no object that starts pods", "name another folder")
-    _check_names(env, everything)
+    _check_names(env, pods)
     judged = judge.judge(env, pods, everything, DEFAULT).findings
     return Foreign(
         tuple(_manifests(env, everything, pods)),
@@ -109,12 +109,10 @@ def _starts(document: Document) -> bool:
     return not document.kind.endswith(_TEMPLATES) and document.kind != "DaemonSet"
 
 
-def _check_names(env: Environment, everything: Iterable[Document]) -> None:
+def _check_names(env: Environment, pods: Iterable[FoundPod]) -> None:
     own = {(work.namespace, work.name) for work in env.workloads}
     seen: Counter[tuple[str, str, str]] = Counter()
-    for document in everything:
-        if not _starts(document) or document.kind in _BESIDE:
-            continue
+    for document in dict.fromkeys(pod.document for pod in pods):
         key = document.kind, _namespace(document), _name(document)
         seen[key] += 1
         line, column = document.place(("metadata", "name"))
@@ -130,10 +128,15 @@ def _check_names(env: Environment, everything: Iterable[Document]) -> None:
 def _manifests(
     env: Environment, everything: Sequence[Document], pods: Iterable[FoundPod]
 ) -> Iterator[Manifest]:
-    beside = [document for document in everything if document.kind in _BESIDE]
+    own = {item["metadata"]["name"] for item in quotas.namespaces(env)} | {DEFAULT}  # with their level
+    beside = [
+        document
+        for document in everything
+        if document.kind in _BESIDE and not (document.kind == "Namespace" and document.name in own)
+    ]
     named = {document.name for document in beside if document.kind == "Namespace"}
-    namespaces = {_namespace(pod.document) for pod in pods} - named - {DEFAULT}
-    yield from (manifest("Namespace", {"name": name}) for name in sorted(namespaces))
+    namespaces = {_namespace(document) for document in (*beside, *(pod.document for pod in pods))}
+    yield from (manifest("Namespace", {"name": name}) for name in sorted(namespaces - named - own))
     yield from notebooks.storage_classes(_storage_classes(everything))
     order = sorted(beside, key=lambda document: _BESIDE.index(document.kind))
     yield from (_plain(document.value) for document in order)
@@ -141,7 +144,7 @@ def _manifests(
     of_pods = {
         (_namespace(pod.document), str(pod.spec["serviceAccountName"]))
         for pod in pods
-        if pod.document.kind in _KINDS and pod.spec.get("serviceAccountName")
+        if pod.document.kind in _KINDS and pod.spec.get("serviceAccountName", DEFAULT) != DEFAULT
     }
     for namespace, name in sorted(of_pods - accounts):
         yield manifest("ServiceAccount", {"name": name, "namespace": namespace})

@@ -99,6 +99,14 @@ def test_what_their_pods_depend_on_comes_first_or_is_made(tmp_path: Path) -> Non
     assert others.notes == ("1 object of the manifests that place no pod: not applied (Service)",)
 
 
+def test_a_namespace_of_the_stack_keeps_its_level(tmp_path: Path) -> None:
+    pool = {"machine": "g4dn.xlarge", "nodes": 1}
+    env = on("embedded", pool, namespaces=[{"name": "ml", "pod_security": "baseline"}])
+    space = of("Namespace", {}, "ml")
+    others = read(tmp_path, env, space, of("Pod", {**POD, "serviceAccountName": "default"}, namespace="ml"))
+    assert [item["kind"] for item in others.manifests] == ["Pod"]
+
+
 @pytest.mark.parametrize(("kind", "added"), [("aws", 1), ("embedded", 0)])
 def test_only_eks_tolerates_the_taint_of_a_requested_resource(tmp_path: Path, kind: str, added: int) -> None:
     pool = {"machine": "g4dn.xlarge", "nodes": 1}
