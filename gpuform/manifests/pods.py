@@ -137,14 +137,15 @@ def _by_structure(document: Document, value: Any, keys: Keys, count: int | None)
         count = None
     for key, item in value.items():
         if isinstance(key, str):
-            inner = count
-            if (
-                isinstance(item, Mapping)
-                and isinstance(item.get("size"), int)
-                and key == "leaderWorkerTemplate"
-            ):
-                inner = None if count is None else count * item["size"]
+            times = _workers(value) if key == "workerTemplate" else 1
+            inner = None if count is None else count * times
             yield from _by_structure(document, item, (*keys, key), inner)
+
+
+def _workers(group: Object) -> int:
+    """Of a LeaderWorkerSet: its ``size`` includes the leader, if that has a template of its own."""
+    size = group.get("size")
+    return size - ("leaderTemplate" in group) if isinstance(size, int) else 1
 
 
 def _is_pod_spec(value: Object) -> bool:

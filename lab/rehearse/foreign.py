@@ -38,6 +38,7 @@ _KINDS: Mapping[str, type[Workload]] = {
     "CronJob": JobWorkload,
 }
 """What the controller manager runs, and what each is counted as; of a CronJob, one run."""
+_APIS = ("v1", "apps/v1", "batch/v1")
 _BESIDE = (
     *("Namespace", "ServiceAccount", "PriorityClass", "RuntimeClass", "PersistentVolumeClaim"),
     *("ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "LimitRange", "ResourceQuota"),
@@ -105,23 +106,28 @@ def read(env: Environment, paths: Sequence[Path]) -> Foreign:
     )
 
 
+def _is_native(document: Document) -> bool:
+    """Whether Kubernetes' own controllers run it; Volcano has a kind Job, too."""
+    return document.kind in _KINDS and document.value.get("apiVersion") in _APIS
+
+
 def _starts(document: Document) -> bool:
     return not document.kind.endswith(_TEMPLATES) and document.kind != "DaemonSet"
 
 
 def _check_names(env: Environment, pods: Iterable[FoundPod]) -> None:
     own = {(work.namespace, work.name) for work in env.workloads}
-    seen: Counter[tuple[str, str, str]] = Counter()
+    seen: Counter[tuple[str, ...]] = Counter()
     for document in dict.fromkeys(pod.document for pod in pods):
-        key = document.kind, _namespace(document), _name(document)
+        key = str(document.value.get("apiVersion")), document.kind, _namespace(document), _name(document)
         seen[key] += 1
         line, column = document.place(("metadata", "name"))
         path = f"{document.file}:{line}:{column}"
         if seen[key] > 1:
             fact = f"{_title(document)} is there twice"
             raise InputError(path, fact, "name one variant, such as the output of `kustomize build`")
-        if document.kind in _KINDS and key[1:] in own:
-            fact = f"{key[1]}/{key[2]} is also a workload of the stack"
+        if _is_native(document) and key[2:] in own:
+            fact = f"{key[2]}/{key[3]} is also a workload of the stack"
             raise InputError(path, fact, "leave one of the two out")
 
 
@@ -144,12 +150,12 @@ def _manifests(
     of_pods = {
         (_namespace(pod.document), str(pod.spec["serviceAccountName"]))
         for pod in pods
-        if pod.document.kind in _KINDS and pod.spec.get("serviceAccountName", DEFAULT) != DEFAULT
+        if _is_native(pod.document) and pod.spec.get("serviceAccountName", DEFAULT) != DEFAULT
     }
     for namespace, name in sorted(of_pods - accounts):
         yield manifest("ServiceAccount", {"name": name, "namespace": namespace})
     for pod, name in _named(pods):
-        yield _as_it_is(env, pod) if pod.document.kind in _KINDS else _deployment(env, pod, name)
+        yield _as_it_is(env, pod) if _is_native(pod.document) else _deployment(env, pod, name)
 
 
 def _storage_classes(everything: Iterable[Document]) -> set[str | None]:
@@ -254,7 +260,7 @@ def _works(env: Environment, pods: Iterable[FoundPod]) -> Iterator[Workload]:
             "queue": pod_needs.queue(env, _namespace(pod.document)),
             "image": "",
         }
-        model = _KINDS.get(kind, DeploymentWorkload)
+        model = _KINDS[kind] if _is_native(pod.document) else DeploymentWorkload
         spec = mapping_at(pod.document.value, pod.at[:-2])
         if model is JobWorkload:
             values |= {"kind": "job", "parallelism": count, "completions": spec.get("completions")}
@@ -285,7 +291,7 @@ def _named(pods: Iterable[FoundPod]) -> Iterator[tuple[FoundPod, str]]:
     index: Counter[int] = Counter()
     for pod in pods:
         document = pod.document
-        if document.kind in _KINDS:
+        if _is_native(document):
             yield pod, _name(document)
             continue
         number = index[id(document)]
@@ -315,7 +321,7 @@ def _title(document: Document) -> str:
 
 
 def _notes(everything: Sequence[Document], pods: Sequence[FoundPod]) -> Iterator[str]:
-    custom = Counter(pod.document.kind for pod in pods if pod.document.kind not in _KINDS)
+    custom = Counter(pod.document.kind for pod in pods if not _is_native(pod.document))
     if custom:
         yield f"controllers of {', '.join(custom)}: each of their pod templates is a Deployment"
     unknown = sorted({_title(pod.document) for pod in pods if pod.count is None})

@@ -16,6 +16,7 @@ from gpuform.manifests.documents import Document
 from gpuform.manifests.finding import Finding
 from gpuform.manifests.pods import FoundPod, find
 from infra.model.environment import Environment
+from tests.build.aws_environments import aws
 from tests.build.environments import on
 
 pytestmark = pytest.mark.unit
@@ -253,3 +254,23 @@ def test_nonsense_in_a_manifest_is_no_traceback(place: tuple[int, tuple[str | in
     target[place[1][-1]] = value
     for finding in found(DEMANDING, yaml.safe_dump(document)):
         assert finding.to_json()["line"] > 0
+
+
+PUBLISHED = Path(__file__).with_name("published.yaml").read_text()
+
+
+def test_published_manifests_have_no_finding_on_eks_with_nodes_that_hold_them() -> None:
+    """EKS tolerates the taint of whole GPUs itself."""
+    env = aws({"machine": "p4d.24xlarge", "nodes": 8}, {"machine": "m6i.4xlarge", "nodes": 2})
+    assert facts(env, PUBLISHED) == []
+    given = documents.parse("f", PUBLISHED)
+    assert len(given) == 12
+    assert len([one for one in pods_of(given) if one.resources("nvidia.com/gpu")]) == 14
+
+
+def test_elsewhere_their_only_fault_is_the_toleration_that_most_lack() -> None:
+    env = on("embedded", {"machine": "p4d.24xlarge", "nodes": 8}, {"machine": "m6i.4xlarge", "nodes": 2})
+    found = facts(env, PUBLISHED)
+    assert len(found) == 13
+    assert all("tolerations: the nodes of pool p0 have the taint" in text for text in found)
+    assert facts(env, fixed(env, PUBLISHED)) == []

@@ -20,6 +20,7 @@ from tests.lab.rehearse.fake_cluster import FakeCluster
 pytestmark = pytest.mark.unit
 
 KINDS = Path(__file__).parents[2] / "manifests" / "kinds.yaml"
+PUBLISHED = KINDS.with_name("published.yaml")
 SHARED = {"machine": "g4dn.xlarge", "nodes": 8, "sharing": {"kind": "time_slicing", "replicas": 4}}
 POD: dict[str, Any] = {
     "containers": [{"name": "a", "image": "x:1", "resources": {"limits": {"nvidia.com/gpu": 1}}}]
@@ -33,7 +34,8 @@ def read(folder: Path, env: Environment, *objects: dict[str, Any]) -> Foreign:
 
 
 def of(kind: str, spec: dict[str, Any], name: str = "a", **metadata: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+    api = {"Deployment": "apps/v1", "CronJob": "batch/v1"}.get(kind, "v1")
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
 
 
 def test_twelve_kinds_are_started_with_all_their_pods() -> None:
@@ -64,6 +66,16 @@ def test_twelve_kinds_are_started_with_all_their_pods() -> None:
     assert others.errors == 13
     assert len(others.notes) == 1
     assert "RayCluster" in others.notes[0]
+
+
+def test_twelve_published_manifests_can_be_started() -> None:
+    others = foreign.read(on("embedded", {"machine": "p4d.24xlarge", "nodes": 8}), [PUBLISHED])
+    made = [(item["kind"], item["metadata"]["name"]) for item in others.manifests]
+    assert ("Deployment", "job-gang-0") in made, "Volcano's Job is none of Kubernetes'"
+    assert {kind for kind, _ in made} == {"Namespace", "Pod", "Deployment"}
+    assert sum(work.pods for work in others.works) == 23
+    assert "Volcano" not in str(others.notes)
+    assert "Workflow" in others.notes[0]
 
 
 def test_every_pod_names_its_workload_and_keeps_its_labels(tmp_path: Path) -> None:
