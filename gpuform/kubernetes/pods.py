@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from infra.plan.manifest import is_sidecar, total_requests
+
 Manifest = Mapping[str, Any]
 
 
@@ -62,14 +64,7 @@ def _containers(status: Mapping[str, Any]) -> str:
 
 
 def sum_requests(spec: Manifest, requests_of: Callable[[Manifest], Mapping[str, Any]]) -> Counter[str]:
-    """The larger of all containers together and the largest init container.
-
-    Init containers run one after the other, before the containers. ``requests_of`` returns what one container
-    requests.
-    """
-    total: Counter[str] = Counter()
-    for container in spec.get("containers") or ():
-        total.update(requests_of(container))
-    for container in spec.get("initContainers") or ():
-        total |= Counter(requests_of(container))
-    return total
+    """What a pod requests; ``requests_of`` returns what one container does."""
+    running = map(requests_of, spec.get("containers") or ())
+    init = ((is_sidecar(item), requests_of(item)) for item in spec.get("initContainers") or ())
+    return total_requests(running, init)

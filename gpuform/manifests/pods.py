@@ -9,6 +9,7 @@ from typing import Any
 from gpuform.manifests.documents import Document, Keys, entries, mapping_at
 from infra.model.base.labels import NVIDIA_GPU
 from infra.model.base.quantities import quantity
+from infra.plan.manifest import is_sidecar, total_requests
 
 Object = Mapping[str, Any]
 _CLAIM_NAMES = ("resourceClaimName", "resourceClaimTemplateName")
@@ -60,9 +61,11 @@ class FoundPod:
         return frozenset().union(*(classes.get(str(name), frozenset()) for name in names))
 
     def total(self, name: str) -> float:
-        """What one pod requests: all containers together, or its largest init container."""
-        running = sum(_amount(one, name) for one in self.containers if not one.init or _is_sidecar(one))
-        return max([running, *(_amount(one, name) for one in self.containers if one.init)])
+        """What one pod requests."""
+        amounts = [(one, {name: _amount(one, name)}) for one in self.containers]
+        running = (amount for one, amount in amounts if not one.init)
+        init = ((is_sidecar(one.value), amount) for one, amount in amounts if one.init)
+        return float(total_requests(running, init)[name])
 
     def resources(self, prefix: str) -> dict[str, Container]:
         """Resources that begin so, and the first container that asks for each."""
@@ -93,10 +96,6 @@ def _classes(requests: Sequence[Any]) -> Iterator[str]:
             for item in (request, exactly, *entries(request, "firstAvailable")):
                 if isinstance(item, Mapping) and isinstance(item.get("deviceClassName"), str):
                     yield item["deviceClassName"]
-
-
-def _is_sidecar(container: Container) -> bool:
-    return container.value.get("restartPolicy") == "Always"
 
 
 def _amount(container: Container, name: str) -> float:

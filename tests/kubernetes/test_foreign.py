@@ -10,7 +10,7 @@ import pytest
 from gpuform.checkout.listing import abbreviate
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.foreign import foreign_objects, running_pods
-from gpuform.kubernetes.pods import first_not_ready, not_ready_reason
+from gpuform.kubernetes.pods import first_not_ready, not_ready_reason, sum_requests
 from tests.fakes.client import OURS, FakeClient
 
 pytestmark = pytest.mark.unit
@@ -134,3 +134,27 @@ def test_what_a_pod_waits_for(status: dict[str, Any], why: str) -> None:
     pod = {"metadata": {"name": "x"}, "status": status}
     assert not_ready_reason(pod) == why
     assert first_not_ready([pod]) == (f"pod x is {why}" if why else "")
+
+
+@pytest.mark.parametrize(
+    ("containers", "init", "total"),
+    [
+        ((2, 1), (), 3),
+        ((2,), ((5, False), (1, False)), 5),
+        ((2,), ((1, True), (3, True)), 6),
+        ((2,), ((1, True), (4, False), (3, True)), 6),
+        ((2,), ((1, True), (6, False), (1, True)), 7),
+        ((2,), ((6, False), (1, True)), 6),
+    ],
+)
+def test_a_pod_requests_what_runs_at_the_same_time(
+    containers: tuple[int, ...], init: tuple[tuple[int, bool], ...], total: int
+) -> None:
+    spec = {
+        "containers": [{"gpus": amount} for amount in containers],
+        "initContainers": [
+            {"gpus": amount, "restartPolicy": "Always"} if goes_on else {"gpus": amount}
+            for amount, goes_on in init
+        ],
+    }
+    assert sum_requests(spec, lambda container: {"gpu": container["gpus"]}) == {"gpu": total}
