@@ -55,6 +55,9 @@ def check(
         return
     if not file:
         raise InputError("-f", "is missing", "name a manifest, a folder, or - for standard input")
+    if fix and as_json and Path(documents.STDIN) in file:
+        remedy = "leave out --fix or --json, or name a file"
+        raise InputError("--json", "standard output would have the manifest and the findings", remedy)
     texts = documents.read_files(file)
     parsed = {name: documents.parse(name, text) for name, text in texts.items()}
     everything = [document for found in parsed.values() for document in found]

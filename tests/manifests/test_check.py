@@ -82,6 +82,7 @@ def test_a_kind_that_is_not_known_is_found_by_its_path() -> None:
     ("options", "text", "message"),
     [
         ((), None, "-f: is missing"),
+        (("-f", "-", "--fix", "--json"), WRONG, "--json: standard output would have the manifest"),
         (("-f", "missing.yaml"), None, "missing.yaml: No such file or directory"),
         (("-f", "-"), "a: {{ .Values.b }}\nb: [", "render the chart first: helm template"),
         (("-f", "-"), "a: [", "-:1:"),
