@@ -1,17 +1,17 @@
-"""When a node with our taint may return, and what it waits for until then.
+"""What to do about a fault of a GPU, and when a node with our taint may return.
 
 A fault that is no longer reported is not repaired: a GPU that has fallen off the bus has no series, either. A
 node returns only when it was repaired (a person has said so, or it was rebooted where a reset was needed), no
 fault of it was reported for the settling time while all its GPUs were measured, and it is Ready and offers
-what its pool promises. Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
-
-Inputs are the active faults, the nodes, past actions (``State``, stored in the cluster), and since when each
-node has been without a fault.
+what its pool promises.
 
 A fault is acted on once: it is ``spent`` until it has been gone for the settling time, even across restarts
 of the loop. Faults that came and went while the loop was down are ignored. An action is repeated until it is
-done, also after its fault has ended, which proves no repair. Part of the health loop's ConfigMap. Standard
-library only, Python 3.11 or newer.
+done, also after its fault has ended.
+
+Inputs are the active faults, the nodes, past actions (``State``, stored in the cluster), and since when each
+node has been without a fault. Part of the health loop's ConfigMap. Standard library only, Python 3.11 or
+newer.
 """
 
 from __future__ import annotations
