@@ -60,10 +60,13 @@ def merged(env: Environment, work: Workload, spec: Manifest) -> Manifest:
         return spec
     fragment = deepcopy(work.pod)
     for kind in CONTAINERS:
-        for container in fragment.get(kind, ()):
+        for index, container in enumerate(fragment.get(kind, ())):
+            if kind == "initContainers" and container["name"] == work.name:
+                fact = "is the name of the workload's own container"
+                raise InputError(f"pod.{kind}[{index}].name", fact, "use another name")
             if "image" in container:
                 container["image"] = env.image(container["image"])
-    return _Merge(work)(_without_defaults(spec, fragment), fragment, "pod", "")
+    return _merge(_without_defaults(spec, fragment), fragment, "pod", "")
 
 
 def check(env: Environment, work: Workload, spec: Manifest) -> None:
@@ -94,8 +97,9 @@ def _without_defaults(spec: Manifest, fragment: Mapping[str, Any]) -> Manifest:
     given: Mapping[str, Any] = next((item for item in others if item["name"] == own["name"]), {})
     result["containers"] = [{**own, "securityContext": _context(own, given)}]
     for container in others:
-        if container is not given and isinstance(container.get("securityContext", {}), Mapping):
-            context = object_at(container, "securityContext")
+        context = container.get("securityContext", {})
+        is_plain = isinstance(context, Mapping) and isinstance(context.get("capabilities", {}), Mapping)
+        if container is not given and is_plain:
             capabilities = {**deepcopy(CONFINED["capabilities"]), **object_at(context, "capabilities")}
             defaults = _context({"securityContext": CONFINED}, container)
             container["securityContext"] = {**defaults, **context, "capabilities": capabilities}
@@ -116,49 +120,48 @@ def _context(owner: Mapping[str, Any], fragment: Mapping[str, Any]) -> Manifest:
     return kept
 
 
-class _Merge:
-    def __init__(self, work: Workload) -> None:
-        self._work = work
+def _merge(own: Mapping[str, Any], given: Any, path: str, field: str) -> Manifest:
+    """Our object with what is given; ``field`` is the field that holds it, without names of entries."""
+    if not isinstance(given, Mapping):
+        raise InputError(path, "is no mapping", "write it as in a pod's spec")
+    result = dict(own)
+    for key, value in given.items():
+        at, inner = f"{path}.{key}", f"{field}.{key}".removeprefix(".")
+        result[key] = _value(own[key], value, at, inner) if key in own else value
+    return result
 
-    def __call__(self, own: Mapping[str, Any], given: Any, path: str, field: str) -> Manifest:
-        """Our object with what is given; ``field`` is the field that holds it, without names of entries."""
-        if not isinstance(given, Mapping):
-            raise InputError(path, "is no mapping", "write it as in a pod's spec")
-        result = dict(own)
-        for key, value in given.items():
-            at, inner = f"{path}.{key}", f"{field}.{key}".removeprefix(".")
-            result[key] = self._value(own[key], value, at, inner) if key in own else value
-        return result
 
-    def _value(self, own: Any, given: Any, path: str, field: str) -> Any:
-        last = field.rpartition(".")[2]
-        if isinstance(own, Mapping):
-            return self(own, given, path, field)
-        if isinstance(own, list) and isinstance(given, list):
-            if last in _NAMED_BY:
-                return self._by_name(own, given, path, field, _NAMED_BY[last])
-            if last in _ADDED:
-                return [*own, *(item for item in given if item not in own)]
-        if own != given:
-            fact = f"is {_shown(given)}, and gpuform sets {_shown(own)}"
-            raise InputError(path, fact, f"leave it out{self._set_by(field)}")
-        return own
+def _value(own: Any, given: Any, path: str, field: str) -> Any:
+    last = field.rpartition(".")[2]
+    if isinstance(own, Mapping):
+        return _merge(own, given, path, field)
+    if isinstance(own, list) and isinstance(given, list):
+        if last in _NAMED_BY:
+            return _by_name(own, given, path, field, _NAMED_BY[last])
+        if last in _ADDED:
+            return [*own, *(item for item in given if item not in own)]
+    if own != given:
+        fact = f"is {_shown(given)}, and gpuform sets {_shown(own)}"
+        raise InputError(path, fact, f"leave it out{_set_by(field)}")
+    return own
 
-    def _by_name(self, own: list[Any], given: list[Any], path: str, field: str, name: str) -> list[Any]:
-        result = {item[name]: item for item in own}
-        for index, item in enumerate(given):
-            key = item.get(name) if isinstance(item, Mapping) else None
-            if key is None:
-                raise InputError(f"{path}[{index}]", f"has no {name}", f"give it a {name}")
-            known = result.get(key)
-            result[key] = self(known, item, f"{path}[{index}]", field) if known else item
-        return list(result.values())
 
-    def _set_by(self, field: str) -> str:
-        for suffix, key in _KEYS:
-            if field.endswith(suffix) or f".{suffix}." in f".{field}.":
-                return f", or change the workload's {key}"
-        return ""
+def _by_name(own: list[Any], given: list[Any], path: str, field: str, name: str) -> list[Any]:
+    result = {item[name]: item for item in own}
+    for index, item in enumerate(given):
+        key = item.get(name) if isinstance(item, Mapping) else None
+        if not isinstance(key, str | int):
+            raise InputError(f"{path}[{index}]", f"has no {name}", f"give it a {name}")
+        known = result.get(key)
+        result[key] = _merge(known, item, f"{path}[{index}]", field) if known else item
+    return list(result.values())
+
+
+def _set_by(field: str) -> str:
+    for suffix, key in _KEYS:
+        if field.endswith(suffix) or f".{suffix}." in f".{field}.":
+            return f", or change the workload's {key}"
+    return ""
 
 
 def _shown(value: Any) -> str:

@@ -106,9 +106,15 @@ def controller(env: Environment, workload: Workload) -> Manifest:
     if isinstance(workload, InferenceWorkload) and workload.model:
         return kserve.inference_service(workload, workload.model, manifest)
     if workload.pod:
-        holder = manifest if manifest["kind"] == "Pod" else manifest["spec"]["template"]
+        holder = _pod_of(manifest)
         holder["spec"] = pod_fragment.merged(env, workload, holder["spec"])
     return manifest
+
+
+def _pod_of(manifest: Manifest) -> Manifest:
+    """The pod, or the template of pods."""
+    found: Manifest = manifest if manifest["kind"] == "Pod" else manifest["spec"]["template"]
+    return found
 
 
 def check_fragments(env: Environment) -> None:
@@ -117,9 +123,7 @@ def check_fragments(env: Environment) -> None:
         if not work.pod:
             continue
         try:
-            made = controller(env, work)
-            holder = made if made["kind"] == "Pod" else made["spec"]["template"]
-            pod_fragment.check(env, work, holder["spec"])
+            pod_fragment.check(env, work, _pod_of(controller(env, work))["spec"])
         except InputError as error:
             raise InputError(f"workloads[{index}].{error.path}", error.fact, error.remedy) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,28 @@ def test_what_the_user_says_and_what_gpuform_sets_survive(free: Json, own: Json)
     plain, merged = spec({}), spec({**free, "containers": [own]})
     assert holds(merged, {**free, "containers": [own]})
     assert holds(merged, plain)
+
+
+ANYTHING = st.recursive(
+    st.one_of(st.none(), SCALARS),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2),
+        st.dictionaries(
+            st.sampled_from(("name", "a", "env", "securityContext", "capabilities")), inner, max_size=2
+        ),
+    ),
+    max_leaves=6,
+)
+CONTAINER = st.dictionaries(st.sampled_from(sorted(CONTAINER_FIELDS)), ANYTHING, max_size=3)
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(FIELDS)), ANYTHING, max_size=3),
+    st.lists(CONTAINER.map(lambda found: {"name": "w", **found}), max_size=2),
+)
+def test_whatever_a_fragment_holds_it_is_refused_or_merged(fragment: Json, own: list[Json]) -> None:
+    with suppress(InputError):
+        environment({**fragment, **({"containers": own} if own else {})})
 
 
 def holds(whole: Any, part: Any) -> bool:

@@ -40,12 +40,16 @@ _IMAGE: TypeAdapter[str] = TypeAdapter(PinnedImage)
 
 def _check(fragment: dict[str, Any]) -> dict[str, Any]:
     _check_fields(fragment, FIELDS, "")
+    names: set[str] = set()
     for kind in CONTAINERS:
         found = fragment.get(kind, [])
         if not isinstance(found, list):
             raise InputError(kind, "is no list", "write a list of containers, each with a name")
         for index, container in enumerate(found):
             _check_container(container, f"{kind}[{index}]")
+            if container["name"] in names:
+                raise InputError(f"{kind}[{index}].name", "names two containers", "give each its own name")
+            names.add(container["name"])
     volumes = fragment.get("volumes", [])
     if not isinstance(volumes, list) or not all(
         isinstance(item, Mapping) and "name" in item for item in volumes
