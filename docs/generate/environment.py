@@ -135,13 +135,10 @@ def _names(value: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     for part in _parts(value):
         inner = part.get("items") or part.get("additionalProperties")
-        found += (
-            [part["$ref"].rpartition("/")[2]]
-            if "$ref" in part
-            else _names(inner)
-            if isinstance(inner, dict)
-            else []
-        )
+        if "$ref" in part:
+            found.append(part["$ref"].rpartition("/")[2])
+        elif isinstance(inner, dict):
+            found += _names(inner)
     return found
 
 

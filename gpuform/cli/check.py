@@ -59,8 +59,7 @@ def check(
         remedy = "leave out --fix or --json, or name a file"
         raise InputError("--json", "standard output would have the manifest and the findings", remedy)
     texts = documents.read_files(file)
-    parsed = {name: documents.parse(name, text) for name, text in texts.items()}
-    everything = [document for found in parsed.values() for document in found]
+    everything = documents.parse_all(texts)
     paths = dict(map(_pod_path, pod_path or ()))
     result = judge.judge(env, _pods(everything, paths), everything, namespace)
     findings = result.findings

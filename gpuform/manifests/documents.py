@@ -48,6 +48,9 @@ class Document:
     def name(self) -> str:
         return str(self.metadata.get("name") or self.metadata.get("generateName") or "")
 
+    def namespace(self, default: str) -> str:
+        return str(self.metadata.get("namespace") or default)
+
     @property
     def title(self) -> str:
         return f"{self.kind} {self.name}".rstrip()
@@ -126,6 +129,11 @@ def parse(file: str, text: str) -> list[Document]:
     for index, (root, value) in enumerate(parsed):
         found += _objects(file, index, root, value, ())
     return found
+
+
+def parse_all(texts: Mapping[str, str]) -> list[Document]:
+    """The objects of all files, in their order."""
+    return [document for name, text in texts.items() for document in parse(name, text)]
 
 
 def _objects(file: str, index: int, root: yaml.Node, value: Any, at: Keys) -> Iterator[Document]:

@@ -46,7 +46,7 @@ def judge(
     classes = claim_classes(documents)
     levels = pod_security.levels(env)
     for pod in pods:
-        namespace = str(pod.document.metadata.get("namespace") or default_namespace)
+        namespace = pod.document.namespace(default_namespace)
         if pod.document.kind == "DaemonSet" and namespace in SYSTEM:
             continue  # of the platform
         judged = _Pod(env, pod, namespace, levels.get(namespace), pod.claimed(classes))
@@ -77,7 +77,7 @@ class _Pod:
             yield from self._without_gpus()
             return
         yield from self._amounts()
-        offering = [pool for pool in self._env.pools if self._offers(pool)]
+        offering = placement.offering(self._env, self._resources) if self._resources else []
         if self._resources and not offering:
             yield from self._not_offered()
             return
@@ -106,10 +106,6 @@ class _Pod:
 
     def _warning(self, keys: Keys, fact: str, remedy: str, *additions: Addition) -> Finding:
         return Finding(self._pod.document, keys, "warning", fact, remedy, additions)
-
-    def _offers(self, pool: Pool) -> bool:
-        offered = allocatable.max_resources(pool)
-        return bool(self._resources) and all(name in offered for name in self._resources)
 
     # What it requests
 
@@ -186,7 +182,7 @@ class _Pod:
             if wanted > most:
                 fact = f"a pod requests {wanted} {name}, and a node {where} has {most}"
                 yield self._error(self._keys_of(name), fact, f"request {most} or less per pod")
-            elif wanted > 1 and all(allocatable.one_per_pod(pool, name) for pool in pools):
+            elif wanted > max(allocatable.most_per_pod(pool, name) for pool in pools):
                 fact = f"a pod requests {wanted} {name}; the device plugin gives one share {where} to a pod"
                 remedy = "request 1: more shares are not more of the GPU; or choose a pool with whole GPUs"
                 yield self._error(self._keys_of(name), fact, remedy)

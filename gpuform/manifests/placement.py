@@ -5,11 +5,12 @@ k8s.io/component-helpers, scheduling/corev1/nodeaffinity.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuform.manifests.documents import Keys, entries, mapping_at
 from infra.model.environment import Environment
+from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.plan import pod_needs
 
@@ -19,6 +20,11 @@ _OF_OTHERS = (
     *("k8s.amazonaws.com/", "vpc.amazonaws.com/", "magnum.openstack.org/", "simulator.", "gpuform.io/"),
 )
 """Beginnings of labels that discovery, kubelet and clouds set, with values that are not all known."""
+
+
+def offering(env: Environment, names: Collection[str]) -> list[Pool]:
+    """The pools of which the nodes offer all these resources."""
+    return [pool for pool in env.pools if {*names} <= allocatable.max_resources(pool).keys()]
 
 
 def selects(env: Environment, pool: Pool, spec: Mapping[str, Any]) -> bool:

@@ -104,7 +104,7 @@ def _validations(env: Environment) -> Iterator[Manifest]:
     for name in offered:
         having = [pool for pool in pools if name in allocatable.max_resources(pool)]
         key = dumps(name)
-        most = max(_most(pool, name) for pool in having)
+        most = max(allocatable.most_per_pod(pool, name) for pool in having)
         count = (
             f"variables.running.map(c, {key} in c.resources.limits ? "
             f"quantity(string(c.resources.limits[{key}])).asInteger() : 0).sum()"
@@ -120,11 +120,6 @@ def _validations(env: Environment) -> Iterator[Manifest]:
             "message": f"it requests {name}, but does not tolerate or select nodes of pool {names}; "
             f"{check} --explain {having[0].name}",
         }
-
-
-def _most(pool: Pool, name: str) -> int:
-    """Units that a pod can have on a node."""
-    return 1 if allocatable.one_per_pod(pool, name) else allocatable.max_resources(pool)[name]
 
 
 def _may_run_on(env: Environment, pool: Pool) -> str:

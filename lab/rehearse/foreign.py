@@ -21,7 +21,6 @@ from gpuform.manifests.documents import Document, mapping_at
 from gpuform.manifests.pods import FoundPod
 from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.model.pool import allocatable
 from infra.model.workload.workload import DeploymentWorkload, JobWorkload, PodWorkload, Workload
 from infra.plan import notebooks, pod_needs, quotas
 from infra.plan.manifest import Manifest, manifest
@@ -88,11 +87,7 @@ def read(env: Environment, paths: Sequence[Path]) -> Foreign:
     """
     if not paths:
         return Foreign()
-    everything = [
-        document
-        for name, text in documents.read_files(paths).items()
-        for document in documents.parse(name, text)
-    ]
+    everything = documents.parse_all(documents.read_files(paths))
     pods = [pod for document in everything if _starts(document) for pod in found.find(document)]
     if not pods:
         raise InputError(f"--manifests {paths[0]}", "has no object that starts pods", "name another folder")
@@ -119,7 +114,12 @@ def _check_names(env: Environment, pods: Iterable[FoundPod]) -> None:
     own = {(work.namespace, work.name) for work in env.workloads}
     seen: Counter[tuple[str, ...]] = Counter()
     for document in dict.fromkeys(pod.document for pod in pods):
-        key = str(document.value.get("apiVersion")), document.kind, _namespace(document), _name(document)
+        key = (
+            str(document.value.get("apiVersion")),
+            document.kind,
+            document.namespace(DEFAULT),
+            _name(document),
+        )
         seen[key] += 1
         line, column = document.place(("metadata", "name"))
         path = f"{document.file}:{line}:{column}"
@@ -141,14 +141,14 @@ def _manifests(
         if document.kind in _BESIDE and not (document.kind == "Namespace" and document.name in own)
     ]
     named = {document.name for document in beside if document.kind == "Namespace"}
-    namespaces = {_namespace(document) for document in (*beside, *(pod.document for pod in pods))}
+    namespaces = {document.namespace(DEFAULT) for document in (*beside, *(pod.document for pod in pods))}
     yield from (manifest("Namespace", {"name": name}) for name in sorted(namespaces - named - own))
     yield from notebooks.storage_classes(_storage_classes(everything))
     order = sorted(beside, key=lambda document: _BESIDE.index(document.kind))
     yield from (_plain(document.value) for document in order)
-    accounts = {(_namespace(one), one.name) for one in beside if one.kind == "ServiceAccount"}
+    accounts = {(one.namespace(DEFAULT), one.name) for one in beside if one.kind == "ServiceAccount"}
     of_pods = {
-        (_namespace(pod.document), str(pod.spec["serviceAccountName"]))
+        (pod.document.namespace(DEFAULT), str(pod.spec["serviceAccountName"]))
         for pod in pods
         if _is_native(pod.document) and pod.spec.get("serviceAccountName", DEFAULT) != DEFAULT
     }
@@ -181,7 +181,7 @@ def _as_it_is(env: Environment, pod: FoundPod) -> Manifest:
     if document.kind == "CronJob":
         raw = {"apiVersion": "batch/v1", "kind": "Job", **_plain(raw["spec"]["jobTemplate"])}
     kept = {key: value for key, value in raw.get("metadata", {}).items() if key != "generateName"}
-    raw["metadata"] = {**kept, "name": _name(document), "namespace": _namespace(document)}
+    raw["metadata"] = {**kept, "name": _name(document), "namespace": document.namespace(DEFAULT)}
     template: Manifest = raw if document.kind == "Pod" else raw["spec"]["template"]
     _mark(template, _name(document), runs_long=_KINDS[document.kind] is JobWorkload)
     template["spec"]["tolerations"] = [*(template["spec"].get("tolerations") or ()), *_admitted(env, pod)]
@@ -218,7 +218,7 @@ def _deployment(env: Environment, pod: FoundPod, name: str) -> Manifest:
     _mark(template, name)
     return manifest(
         "Deployment",
-        {"name": name, "namespace": _namespace(pod.document)},
+        {"name": name, "namespace": pod.document.namespace(DEFAULT)},
         "apps/v1",
         spec={"replicas": _count(pod), "selector": {"matchLabels": selected}, "template": template},
     )
@@ -251,13 +251,13 @@ def _works(env: Environment, pods: Iterable[FoundPod]) -> Iterator[Workload]:
         count = _count(pod)
         values: dict[str, Any] = {
             "name": name,
-            "namespace": _namespace(pod.document),
+            "namespace": pod.document.namespace(DEFAULT),
             "pool": pool,
             "cpu": _quantity(max(0.001, pod.total("cpu"))),
             "memory": _quantity(max(1, pod.total("memory"))),
             "count": round(pod.total(resource)) if resource else None,
             "slice": slices if resource.startswith(labels.NVIDIA_MIG_PREFIX) else None,
-            "queue": pod_needs.queue(env, _namespace(pod.document)),
+            "queue": pod_needs.queue(env, pod.document.namespace(DEFAULT)),
             "image": "",
         }
         model = _KINDS[kind] if _is_native(pod.document) else DeploymentWorkload
@@ -276,11 +276,8 @@ def _pool(env: Environment, pod: FoundPod) -> str | None:
     gpus = pod.resources(labels.NVIDIA_PREFIX)
     if not gpus and not mapping_at(pod.spec, ("nodeSelector",)):
         return None
-    names = [
-        pool.name
-        for pool in env.pools
-        if gpus.keys() <= allocatable.max_resources(pool).keys() and placement.selects(env, pool, pod.spec)
-    ]
+    offering = placement.offering(env, gpus)
+    names = [pool.name for pool in offering if placement.selects(env, pool, pod.spec)]
     return names[0] if len(names) == 1 else None
 
 
@@ -312,12 +309,8 @@ def _name(document: Document) -> str:
     return document.name.rstrip("-")
 
 
-def _namespace(document: Document) -> str:
-    return str(document.metadata.get("namespace") or DEFAULT)
-
-
 def _title(document: Document) -> str:
-    return f"{document.kind} {_namespace(document)}/{_name(document)}"
+    return f"{document.kind} {document.namespace(DEFAULT)}/{_name(document)}"
 
 
 def _notes(everything: Sequence[Document], pods: Sequence[FoundPod]) -> Iterator[str]:

@@ -174,6 +174,12 @@ def offers_slices(pool: Pool, resource: str | None) -> bool:
     return pool.layout is not None and not (devices is not None and resource == labels.NVIDIA_GPU)
 
 
+def most_per_pod(pool: Pool, resource: str) -> int:
+    """Units of a resource that one pod can have on the largest node that the pool may have."""
+    offered = max_resources(pool).get(resource, 0)
+    return min(1, offered) if one_per_pod(pool, resource) else offered
+
+
 def one_per_pod(pool: Pool, resource: str) -> bool:
     """Whether the device plugin refuses a pod that requests more than one of that resource of the pool.
 
