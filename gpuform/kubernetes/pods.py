@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from infra.plan.manifest import is_sidecar, total_requests
+from infra.model.base.quantities import is_sidecar, total_requests
 
 Manifest = Mapping[str, Any]
 

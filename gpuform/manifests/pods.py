@@ -8,8 +8,7 @@ from typing import Any
 
 from gpuform.manifests.documents import Document, Keys, entries, mapping_at
 from infra.model.base.labels import NVIDIA_GPU
-from infra.model.base.quantities import quantity
-from infra.plan.manifest import is_sidecar, total_requests
+from infra.model.base.quantities import is_sidecar, quantity, total_requests
 
 Object = Mapping[str, Any]
 _CLAIM_NAMES = ("resourceClaimName", "resourceClaimTemplateName")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -62,30 +61,6 @@ def unique(entries: Iterable[dict[str, str]]) -> list[dict[str, str]]:
         if entry not in result:
             result.append(entry)
     return result
-
-
-def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """Whether an init container goes on beside the containers."""
-    return container.get("restartPolicy") == "Always"
-
-
-def total_requests(
-    running: Iterable[Mapping[str, Any]], init: Iterable[tuple[bool, Mapping[str, Any]]]
-) -> Counter[str]:
-    """The larger of containers and sidecars together, and of each init container with the sidecars before it.
-
-    ``init`` says of each init container whether it is a sidecar. As the scheduler counts (k8s.io/
-    component-helpers, resource/helpers.go, AggregateContainerRequests).
-    """
-    total, sidecars, largest = Counter[str](), Counter[str](), Counter[str]()
-    for requests in running:
-        total.update(requests)
-    for goes_on, requests in init:
-        if goes_on:
-            sidecars.update(requests)
-        largest |= sidecars if goes_on else sidecars + Counter(requests)
-    total.update(sidecars)
-    return total | largest
 
 
 def nonroot(user: int, **more: Any) -> Manifest:

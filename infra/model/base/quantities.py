@@ -1,10 +1,12 @@
-"""Numbers from texts: quantities of Kubernetes, versions, durations and sizes."""
+"""Numbers from texts: quantities of Kubernetes, versions, durations and sizes; and what pods request."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 _SCALES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
            "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}  # fmt: skip
@@ -53,3 +55,27 @@ def seconds(duration: str) -> int:
 def size_bytes(size: str) -> int:
     """Bytes in a size as Prometheus writes it; its units are powers of two."""
     return int(size[:-2]) * _UNITS[size[-2:]]
+
+
+def is_sidecar(container: Mapping[str, Any]) -> bool:
+    """Whether an init container goes on beside the containers."""
+    return container.get("restartPolicy") == "Always"
+
+
+def total_requests(
+    running: Iterable[Mapping[str, Any]], init: Iterable[tuple[bool, Mapping[str, Any]]]
+) -> Counter[str]:
+    """The larger of containers and sidecars together, and of each init container with the sidecars before it.
+
+    ``init`` says of each init container whether it is a sidecar. As the scheduler counts (k8s.io/
+    component-helpers, resource/helpers.go, AggregateContainerRequests).
+    """
+    total, sidecars, largest = Counter[str](), Counter[str](), Counter[str]()
+    for requests in running:
+        total.update(requests)
+    for goes_on, requests in init:
+        if goes_on:
+            sidecars.update(requests)
+        largest |= sidecars if goes_on else sidecars + Counter(requests)
+    total.update(sidecars)
+    return total | largest
