@@ -35,6 +35,8 @@ def has_gpus(pool: Resource) -> bool:
 
 def _tainted(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
     path = ("spec", "template", "spec", "taints") if pool.type == contract.NODE_POOL else ("taints",)
+    if pool.type == contract.POOL_NODES and not items(pool.props, *path):
+        return  # nodes that exist, and shall have no taint: gpu_operator.gpu_taint none
     hard = [
         taint
         for taint in items(pool.props, *path)

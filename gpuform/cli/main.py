@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpuform.checkout.errors import Failure, InputError
-from gpuform.cli import change, check, hosts, local, machine, observe, plan, preview, up
+from gpuform.cli import adopt, change, check, hosts, local, machine, observe, plan, preview, up
 from gpuform.cli.output import JSON, report_errors
 
 
@@ -70,6 +70,7 @@ for command in (
     plan.gpus,
     plan.render,
     check.check,
+    adopt.adopt,
     plan.images,
     preview.preview,
     up.up,

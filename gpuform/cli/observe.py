@@ -29,9 +29,9 @@ from gpuform.cli.output import (
     short_path,
     show,
 )
+from gpuform.cli.target import Context, Kubeconfig, StackOrNone, Target, target_of
 from gpuform.reports import tables
 from gpuform.reports import top as trees
-from gpuform.usage import cluster_objects
 from gpuform.usage import health as cluster_health
 from gpuform.usage import status as cluster_status
 from infra.config import price_list
@@ -51,38 +51,47 @@ MOST_WAITING = 10
 """Of each queue, in the order in which they came."""
 
 
-def status(stack: Stack = "local", as_json: AsJson = False) -> None:
+def status(
+    stack: StackOrNone = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    as_json: AsJson = False,
+) -> None:
     """Show pools, nodes, the GPU resources that they offer, the pods that use them, queues and cost."""
-    paths = Paths.here(stack)
-    env = load_environment(stack, paths)
-    with reach_cluster(env, paths, stack) as (kubeconfig, context), cluster_failures(stack, kubeconfig):
-        current = cluster_status.read_status(env, kubeconfig, context)
+    target = target_of(stack, kubeconfig, context)
+    env, paths = target.env, target.paths
+    with target.reach() as access:
+        current = target.status(target.fetch(*access))
     bill = cost.bill(env, price_list(env, paths.prices))
-    show(as_json, {**current.to_json(), "cost": to_document(bill)}, _status_parts(env, current, bill))
+    known_bill = bill if target.kubeconfig is None else None  # a file declares its prices
+    document = {**current.to_json(), "cost": to_document(bill)}
+    show(as_json, document, _status_parts(env, current, known_bill))
     if as_json:
         return
-    for trouble in tables.trouble_lines(current):
-        say(trouble)
-    if kubeconfig == paths.kubeconfig:
+    for line in (*tables.trouble_lines(current), *target.notes):
+        say(line)
+    if access[0] == paths.kubeconfig:
         say(_simulated_line(paths))
         if not env.is_simulated:
-            say(tables.simulated_note(stack, current))
+            say(tables.simulated_note(target.name, current))
 
 
 def _status_parts(
-    env: Environment, current: cluster_status.ClusterStatus, bill: Bill
+    env: Environment, current: cluster_status.ClusterStatus, bill: Bill | None
 ) -> Iterator[RenderableType]:
     yield from (tables.pools_table(current), "", tables.pods_table(current), "")
     if current.queues:
         yield from (tables.build_table("Queues", tables.QUEUES, tables.queue_rows(current.queues)), "")
         if lines := list(tables.waiting_rows(current, MOST_WAITING)):
             yield from (tables.build_table("Waiting", tables.WAITING, lines), "")
-    if not env.is_simulated or env.cost:
+    if bill and (not env.is_simulated or env.cost):
         yield from (tables.bill_table(None, bill), "")
 
 
 def top(
-    stack: Stack = "local",
+    stack: StackOrNone = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     as_json: AsJson = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Refresh every 5 seconds until Ctrl-C; with --json one line each.")
@@ -98,17 +107,13 @@ def top(
     from gpuform.usage.prometheus import connect
     from gpuform.usage.top.read import build_view, read_metrics
 
-    paths = Paths.here(stack)
-    env = load_environment(stack, paths)
+    target = target_of(stack, kubeconfig, context)
+    env, paths = target.env, target.paths
     _require_known("pool", pool, [declared_pool.name for declared_pool in env.pools])
-    with (
-        reach_cluster(env, paths, stack) as (kubeconfig, context),
-        connect(env, paths, kubeconfig, context, prometheus_port) as prometheus,
-    ):
+    with target.reach() as access, connect(env, paths, *access, prometheus_port) as prometheus:
 
         def read() -> View:
-            with cluster_failures(stack, kubeconfig):
-                current = cluster_status.read_status(env, kubeconfig, context)
+            current = target.status(target.fetch(*access))
             return build_view(env, current, *read_metrics(prometheus))
 
         try:
@@ -123,7 +128,9 @@ def top(
                     if as_json:
                         typer.echo(json.dumps(view.to_json(), indent=None if watch else 2))
                     elif live:
-                        head = Text(f"{stack} at {time.strftime('%H:%M:%S')}; Ctrl-C ends", style="bold")
+                        head = Text(
+                            f"{target.name} at {time.strftime('%H:%M:%S')}; Ctrl-C ends", style="bold"
+                        )
                         live.update(
                             tables.crop_to_height(console, [head, *_view_parts(view, simulated)]),
                             refresh=True,
@@ -159,7 +166,9 @@ def _view_parts(current: View, simulated: str) -> Iterator[RenderableType]:
 
 
 def report(
-    stack: Stack = "local",
+    stack: StackOrNone = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File for the page; in .gpuform/report by default.")
     ] = None,
@@ -174,12 +183,12 @@ def report(
     """
     from gpuform.reports.page import REFRESH_S, page_server, render_page, save_page
 
-    paths = Paths.here(stack)
-    env = load_environment(stack, paths)
+    target = target_of(stack, kubeconfig, context)
+    paths = target.paths
 
     def read() -> Facts:
-        with reach_cluster(env, paths, stack) as (kubeconfig, context):
-            return read_facts(env, stack, paths, kubeconfig, context)
+        with target.reach() as access:
+            return read_facts(target, *access)
 
     if serve:
         with page_server(lambda: render_page(read())) as server, suppress(KeyboardInterrupt):
@@ -187,7 +196,7 @@ def report(
             say(f"report: {address}, new every {REFRESH_S} s; Ctrl-C ends")
             server.serve_forever()
         return
-    file = output or page_of(paths)
+    file = output or (Path("gpuform-report.html") if kubeconfig else page_of(paths))
     require_file(file, "-o")
     report_facts = read()
     save_page(file, report_facts, paths.installation)
@@ -198,15 +207,16 @@ def report(
         say(line)
 
 
-def read_facts(env: Environment, stack: str, paths: Paths, kubeconfig: Path, context: str | None) -> Facts:
+def read_facts(target: Target, kubeconfig: Path, context: str | None) -> Facts:
     """What the page shows. Raises Failure if the cluster does not answer."""
     from gpuform.usage.prometheus import connect
     from gpuform.usage.top.facts import gather_facts
 
+    env, paths = target.env, target.paths
     with connect(env, paths, kubeconfig, context, prometheus_port) as prometheus:
-        with cluster_failures(stack, kubeconfig):
-            objects = cluster_objects.fetch_objects(env, kubeconfig, context)
-        return gather_facts(env, stack, objects, prometheus, price_list(env, paths.prices), time.time())
+        objects = target.fetch(kubeconfig, context)
+        prices = price_list(env, paths.prices)
+        return gather_facts(env, target.name, objects, prometheus, prices, time.time())
 
 
 health = typer.Typer(no_args_is_help=True, help="Show nodes with a broken GPU, and their repair tickets.")

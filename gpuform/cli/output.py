@@ -190,12 +190,21 @@ def require_passed(env: Environment, paths: Paths, stack: str, console: Console)
 
 
 @contextmanager
-def cluster_failures(stack: str, kubeconfig: Path) -> Iterator[None]:
-    """Raise Failure if the cluster does not answer, rejects the kubeconfig, or was never created."""
+def cluster_failures(stack: str, kubeconfig: Path, option: str | None = None) -> Iterator[None]:
+    """Raise Failure if the cluster does not answer, rejects the kubeconfig, or was never created.
+
+    ``option`` is the one that gave the kubeconfig, in place of the stack's file.
+    """
     try:
         yield
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         subject = f"cluster of {stack}"
+        if option is not None:
+            if not kubeconfig.exists():
+                raise InputError(option, f"{kubeconfig} does not exist", "name a kubeconfig") from None
+            raise unreachable_failure(stack, kubeconfig, error) from None
         if kubeconfig == Paths.here(stack).kubeconfig:
             if not kubeconfig.exists():
                 raise Failure(subject, "does not exist yet", f"create it with `gpuform up {stack}`") from None

@@ -32,6 +32,7 @@ from gpuform.cli.output import (
     warn,
     working,
 )
+from gpuform.cli.target import Target
 from gpuform.engine import Engine, EngineFailure, Result
 from gpuform.engine.checkpoint import guard_records
 from gpuform.engine.pending import Operation
@@ -274,7 +275,7 @@ def _write_report(env: Environment, paths: Paths) -> Path:
     from gpuform.reports.page import save_page
 
     file = page_of(paths)
-    save_page(file, read_facts(env, paths.stack, paths, paths.kubeconfig, None), paths.installation)
+    save_page(file, read_facts(Target(paths.stack, env, paths), paths.kubeconfig, None), paths.installation)
     return file
 
 

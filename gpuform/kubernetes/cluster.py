@@ -13,12 +13,13 @@ from gpuform.kubernetes.client import UNREACHABLE, ApiError, Client, Unreachable
 from gpuform.kubernetes.foreign import foreign_objects, queued_workloads
 from gpuform.kubernetes.kinds import Kind
 from gpuform.kubernetes.kubeconfig import load_access, resolve
+from gpuform.kubernetes.kubeconfig_errors import Forbidden
 from infra.model.base.guard_names import RELEASES
 
 Json = dict[str, Any]
 _T = TypeVar("_T")
 _MERGE = "application/merge-patch+json"
-_UNAUTHORIZED = 401
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 _PAGE = "500"
 """Objects in one answer, as kubectl's --chunk-size."""
 
@@ -139,7 +140,7 @@ class Cluster:
 
 
 class Reader(Cluster):
-    """Raises OSError for every failure, of which PermissionError if the credentials are rejected.
+    """Raises OSError for every failure: PermissionError for rejected credentials, Forbidden without a right.
 
     InputError for a field of the kubeconfig that cannot be honoured.
     """
@@ -156,4 +157,5 @@ class Reader(Cluster):
 
     def _failure(self, kind: Kind, error: OperationError) -> Exception:
         code = getattr(error, "code", 0)
-        return (PermissionError if code == _UNAUTHORIZED else OSError)(f"HTTP {code}: {error}")
+        kinds = {_UNAUTHORIZED: PermissionError, _FORBIDDEN: Forbidden}
+        return kinds.get(code, OSError)(f"HTTP {code}: {error}")

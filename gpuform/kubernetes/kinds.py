@@ -29,6 +29,7 @@ class Kind:
 _CORE, _KARPENTER = "/api/v1", "/apis/karpenter.sh/v1"
 POD = Kind("Pod", _CORE, "pods")
 NODE = Kind("Node", _CORE, "nodes")
+NAMESPACE = Kind("Namespace", _CORE, "namespaces")
 SERVICE = Kind("Service", _CORE, "services")
 EVENT = Kind("Event", _CORE, "events")
 CONFIG_MAP = Kind("ConfigMap", _CORE, "configmaps")

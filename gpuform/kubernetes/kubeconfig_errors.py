@@ -26,6 +26,10 @@ _CLIENT_REJECTED = (
 certificate, the second when the server rejects ours."""
 
 
+class Forbidden(OSError):
+    """The cluster accepts the credentials, and they do not give this right."""
+
+
 def rejected_failure(stack: str, kubeconfig: Path, error: Exception) -> Failure | None:
     """The Failure if the cluster answers but does not accept the kubeconfig; None for any other error."""
     user, reason = _first_user(kubeconfig), _rejection(error)
@@ -43,6 +47,9 @@ def rejected_failure(stack: str, kubeconfig: Path, error: Exception) -> Failure 
 
 def unreachable_failure(stack: str, kubeconfig: Path, error: Exception) -> Failure:
     """The Failure for a cluster that does not answer, or does not accept this kubeconfig."""
+    if isinstance(error, Forbidden):
+        fact = f"refuses what its kubeconfig has no right to ({error_text(error)})"
+        return Failure(f"cluster of {stack}", fact, "grant get and list on nodes and pods")
     fact = f"cannot be reached ({error_text(error)})"
     failure = Failure(f"cluster of {stack}", fact, f"check {kubeconfig}")
     return rejected_failure(stack, kubeconfig, error) or failure

@@ -123,9 +123,13 @@ class _Pod:
         if self._pod.document.kind == "DaemonSet":
             return
         for index, toleration in enumerate(entries(self._pod.spec, "tolerations")):
-            gpu = self._env.gpu_operator.gpu_taint.key
-            if isinstance(toleration, Mapping) and toleration.get("key") == gpu and self._has_gpu_taint():
-                fact = f"tolerates {gpu} and requests no GPU: its pods may take the room of nodes with GPUs"
+            gpu = self._env.gpu_operator.taint
+            if gpu is None or not self._has_gpu_taint() or not isinstance(toleration, Mapping):
+                continue
+            if toleration.get("key") == gpu.key:
+                fact = (
+                    f"tolerates {gpu.key} and requests no GPU: its pods may take the room of nodes with GPUs"
+                )
                 remedy = f"leave it out, or request {self._offered_names()}"
                 yield self._warning((*self._pod.at, "tolerations", index), fact, remedy)
 

@@ -156,7 +156,7 @@ def _unassigned_nodes(env: Environment, nodes: Iterable[Node]) -> Iterator[tuple
             yield node.name, label
 
 
-def _sharing_detail(pool: Pool) -> str:
+def sharing_detail(pool: Pool) -> str:
     sharing = pool.sharing
     if isinstance(sharing, Mps):
         return f"{sharing.replicas} per GPU, {allocatable.mps_memory_mib(pool)} MiB each"
@@ -189,7 +189,7 @@ def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolSta
     return PoolStatus(
         name=pool.name,
         sharing=pool.sharing.kind if pool.gpus else "none",
-        detail=_sharing_detail(pool),
+        detail=sharing_detail(pool),
         machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus) or "own hosts",
         planned=_planned(env, pool, None),
         nodes=tuple(

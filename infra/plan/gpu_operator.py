@@ -76,7 +76,8 @@ def system_tolerations(env: Environment) -> list[Toleration]:
 
 def gpu_tolerations(env: Environment) -> list[Toleration]:
     """Tolerations of every taint of a pool with GPUs, each once: GPU taint, startup taint, own taints."""
-    tolerations = [tolerate(env.gpu_operator.gpu_taint.key)]
+    taint = env.gpu_operator.taint
+    tolerations = [tolerate(taint.key)] if taint else []
     tolerations += startup.tolerations(env, env.pools)
     if env.health or env.monitoring:  # what reports the fault, and what a repaired node needs, keeps running;
         # a removed health loop leaves its taints behind

@@ -128,8 +128,8 @@ def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
 
     Its own may give the GPU taint another value, as GKE's nvidia.com/gpu=present.
     """
-    own_taint = env.gpu_operator.gpu_taint
-    gpu = [{"key": own_taint.key, "value": own_taint.value, "effect": "NoSchedule"}] if pool.gpus else []
+    taint = env.gpu_operator.taint if pool.gpus else None
+    gpu = [{"key": taint.key, "value": taint.value, "effect": "NoSchedule"}] if taint else []
     own = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in pool.taints]
     return list({(taint["key"], taint["effect"]): taint for taint in gpu + own}.values())
 

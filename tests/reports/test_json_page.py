@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from gpuform.cli.main import app
@@ -25,6 +27,7 @@ from gpuform.usage.status import summarise_status
 from infra.model.base.prices import PriceList
 from infra.plan import cost
 from infra.plan.cost import to_document
+from tests.build.clusters import dump_of
 from tests.reports.live import ENV, node, pod
 
 pytestmark = pytest.mark.unit
@@ -84,6 +87,17 @@ def check() -> dict[str, Any]:
     return found
 
 
+def adopt() -> dict[str, Any]:
+    items = yaml.safe_load((Path(__file__).parents[1] / "adopt/clusters/aks-spot.yaml").read_text())[
+        "objects"
+    ]
+    with TemporaryDirectory() as folder:
+        options = ["adopt", "--from", str(dump_of(items[1:], Path(folder))), "--json"]
+        found: dict[str, Any] = json.loads(CliRunner().invoke(app, options).stdout)
+    del found["environment"]["gpu_operator"]["gpu_taint"], found["environment"]["pools"][0]["taints"]
+    return found
+
+
 REAL = {
     "status": status,
     "preview": preview,
@@ -93,6 +107,7 @@ REAL = {
     "hosts status": hosts_status,
     "hosts verify": hosts_verify,
     "check": check,
+    "adopt": adopt,
 }
 
 

@@ -80,7 +80,7 @@ def _check_declared(env: Environment) -> None:
         if owner != name:
             fact = f"gpus.{owner} has it too, and both would have the same node labels"
             raise InputError(f"gpus.{name}.product", fact, "declare the model once")
-        owner = owner_of_device.setdefault(gpu.pci, name) if gpu.mig else name
+        owner = owner_of_device.setdefault(gpu.pci, name) if gpu.mig and gpu.pci else name
         if owner != name:
             fact = f"gpus.{owner} has it too, and mig-parted selects GPUs by this id"
             raise InputError(f"gpus.{name}.pci", fact, "declare the model once")
@@ -191,7 +191,8 @@ def _namespaces(env: Environment) -> dict[str, str]:
 
 def warnings(env: Environment) -> tuple[str, ...]:
     """Accepted settings that are not advisable: path, fact and remedy of each."""
-    warnings = [*node_keys.warnings(env.gpu_operator.gpu_taint.key, env.pools)]
+    taint = env.gpu_operator.taint
+    warnings = [*node_keys.warnings(taint.key if taint else "", env.pools)]
     warnings += [*node_resources.warnings(env), *queues.warnings(env), *monitoring.warnings(env.monitoring)]
     warnings += [*quotas.warnings(env), *workloads.warnings(env.pools, env.workloads)]
     warnings += [*operator_warnings(env.gpu_operator, env.pools), *driver_upgrade.warnings(env)]

@@ -76,8 +76,11 @@ def _check_values(
             then = " or ".join(after) or "that of a slice"
             fact = f"the pool's sharing changes {value!r} to {then}, so the next update"
             raise InputError(f"{path}.{key}", f"{fact} would not find its nodes", _OWN_LABEL)
-        # A share that the cluster's own operator decides is appended: -SHARED, -MIG-1g.5gb.
-        shared = key == labels.GPU_PRODUCT and value.startswith(tuple(f"{product}-" for product in known))
+        # A share that the cluster's own operator decides is appended: -SHARED, -MIG-1g.5gb. Drivers before
+        # R470 print no NVIDIA (their release notes).
+        older = [product.removeprefix("NVIDIA-") for product in known]
+        names = tuple(f"{product}-" for product in (*known, *older))
+        shared = key == labels.GPU_PRODUCT and f"{value}-".startswith(names)
         if value not in after and not (shared and not shared_labels):
             remedy = f"use {' or '.join(known)}" if known and set(after) == set(known) else _OWN_LABEL
             raise InputError(f"{path}.{key}", f"no node of the pool has {value!r}", remedy)

@@ -141,7 +141,7 @@ def check_taints(cluster: OpenstackCluster, spec: GpuOperatorSpec, pools: Sequen
     if cluster.driver != "capi" or spec.mode != "existing":
         return
     fact = "Cluster API's own operator does not tolerate this taint, so the nodes would offer no GPU"
-    if spec.gpu_taint.key != labels.NVIDIA_GPU:
+    if spec.taint is None or spec.taint.key != labels.NVIDIA_GPU:
         raise InputError("gpu_operator.gpu_taint", fact, "leave it out")
     for index, pool in enumerate(pools):
         if pool.gpus and pool.taints:

@@ -34,6 +34,9 @@ def check_operator(cluster: str, spec: GpuOperatorSpec, ownership: Ownership, po
     if spec.mode == "existing" and cluster in ("aws", "embedded"):
         fact = "the stack makes this cluster, and nothing else brings an operator"
         raise InputError(f"{PATH}.mode", fact, "use mode: operator")
+    if spec.taint is None and cluster not in ("existing", "hosts"):
+        fact = "the stack makes these nodes, and pods without GPUs would fill them"
+        raise InputError(f"{PATH}.gpu_taint", fact, "give a key, or leave it out")
     if spec.mode != "operator":
         _check_without_operator(spec, ownership, pools)
     if ownership.driver == "operator":

@@ -138,6 +138,8 @@ _FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (
     ((3, 0), "kepler"),
 )
 _FIRST_WITH_MIG = (8, 0)
+_UNKNOWN_PCI = "10de:ffff"
+"""Of simulated nodes with a GPU without a declared id; no GPU of NVIDIA has it."""
 
 
 Name = Annotated[
@@ -206,8 +208,12 @@ class OwnGpu(Model):
         "Memory in MiB, as nvidia-smi prints it."
     )
     compute: Compute = required("CUDA compute capability, for example 8.9.")
-    pci: _Pci = required("PCI vendor and device, as lspci -nn prints them: 10de:2236.")
-    driver: OwnDriver = required("NVIDIA drivers that support it.")
+    pci: _Pci | None = option(
+        "PCI vendor and device, as lspci -nn prints them: 10de:2236; only the MIG manager needs it."
+    )
+    driver: OwnDriver | None = option(
+        "NVIDIA drivers that support it; those for its compute capability if left out."
+    )
     mig: OwnMig | None = option("Its MIG table; the GPU has no MIG if left out.")
     linked: Literal["nvlink", "nvswitch"] | None = option(
         "Link to the other GPUs of its machine: nvlink, or nvswitch (needs the fabric manager on hosts with "
@@ -232,6 +238,9 @@ class OwnGpu(Model):
         if self.capability < _FIRST_WITH_MIG:
             fact = f"MIG needs compute capability 8.0, and this GPU has {self.compute}"
             raise InputError("mig", fact, "leave it out")
+        for key in ("pci", "driver"):
+            if getattr(self, key) is None:
+                raise InputError(key, "missing, and the MIG manager needs it", "add it, or leave mig out")
         twin = next((gpu for gpu in GPUS.values() if gpu.pci == self.pci and gpu.geometry), None)
         if twin:
             fact = f"{self.pci} is {twin.name} of the catalogue, and mig-parted selects GPUs by this id"
@@ -240,7 +249,7 @@ class OwnGpu(Model):
         return self
 
     def _check_drivers(self) -> None:
-        driver = self.driver
+        driver = self.drivers
         if drivers.branch(driver.first) < (first_branch := drivers.first_branch(self.capability)):
             fact = f"NVIDIA's first branch for compute capability {self.compute} is {first_branch}"
             raise InputError("driver.first", fact, f"use {first_branch} or newer")
@@ -265,6 +274,11 @@ class OwnGpu(Model):
             raise InputError("driver.modules", fact, "leave it out")
 
     @property
+    def drivers(self) -> OwnDriver:
+        """As declared, or all for its compute capability."""
+        return self.driver or OwnDriver(first=str(drivers.first_branch(self.capability)))
+
+    @property
     def capability(self) -> tuple[int, int]:
         major, minor = map(int, self.compute.split("."))
         return major, minor
@@ -274,7 +288,7 @@ class OwnGpu(Model):
         return next(family for first, family in _FAMILIES if self.capability >= first)
 
     def gpu(self, name: str) -> Gpu:
-        driver, family = self.driver, self.family
+        driver, family = self.drivers, self.family
         only = driver.modules or ("open" if family == "blackwell" else None)
         mig = (driver.mig or driver.first) if self.mig else None
         last = driver.last or drivers.last_branch(self.capability)
@@ -284,7 +298,7 @@ class OwnGpu(Model):
             self.memory_mib,
             self.capability,
             family,
-            self.pci,
+            self.pci or _UNKNOWN_PCI,
             Drivers(driver.first, mig, last, (only,) if only else None),
             self.mig.geometry if self.mig else None,
             self.linked or "",

@@ -188,12 +188,16 @@ class GpuOperatorSpec(Model):
         "mixed",
     )
     gpu_taint: Annotated[
-        GpuTaint,
+        Literal["none"] | GpuTaint,
         BeforeValidator(
-            lambda value: {"key": value} if isinstance(value, str) else value,
+            lambda value: {"key": value} if isinstance(value, str) and value != "none" else value,
             json_schema_input_type=TaintKey | GpuTaint,
         ),
-    ] = option("Taint on every node with GPUs: its key, or key and value.", GpuTaint)
+    ] = option(
+        "Taint on every node with GPUs: its key, or key and value; none on nodes that exist and shall have "
+        "none (existing cluster, own hosts).",
+        GpuTaint,
+    )
     driver: Literal["operator", "host"] = option("Who installs NVIDIA's driver.", "operator")
     driver_version: DriverVersion | None = option(
         "Version of the operator's driver, in quotes; the newest that supports all GPUs if left out."
@@ -233,6 +237,11 @@ class GpuOperatorSpec(Model):
         if isinstance(data, dict) and data.get("mode") in ("device_plugin", "existing"):
             return {"mig_strategy": "none", **data}
         return data
+
+    @property
+    def taint(self) -> GpuTaint | None:
+        """The taint of nodes with GPUs; None if they have none."""
+        return self.gpu_taint if isinstance(self.gpu_taint, GpuTaint) else None
 
 
 Owner = Literal["image", "ansible", "host", "operator"]

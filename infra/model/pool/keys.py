@@ -46,9 +46,13 @@ def is_in(key: str, domains: Sequence[str]) -> bool:
     return f".{key.rpartition('/')[0]}".endswith(tuple(f".{domain}" for domain in domains))
 
 
+def taint_setter(key: str) -> str | None:
+    """Who sets and removes a taint by the node's state; None for one that stays on it."""
+    return _TAINTS.get(key) or find_owner(key, {**OURS, "karpenter.sh": "Karpenter"})
+
+
 def _taint_key(key: str) -> str:
-    setter = _TAINTS.get(key) or find_owner(key, {**OURS, "karpenter.sh": "Karpenter"})
-    if setter:
+    if setter := taint_setter(key):
         raise InputError("", f"taint {key!r} is set and removed by {setter}", "use a key of your own")
     return key
 

@@ -1,0 +1,1 @@
+"""Declares a cluster that others run: reads its objects, finds pools, writes an environment."""

@@ -1,0 +1,133 @@
+"""What a cluster has, as adoption reads it: from the API server with ``get`` and ``list``, or from a dump.
+
+Neither Secrets nor the values of environment variables are read: a dump may hold them, and no object of
+another kind than those below is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuform.adopt.configs import named
+from gpuform.checkout.errors import InputError
+from gpuform.kubernetes.cluster import Reader
+from gpuform.kubernetes.kinds import (
+    CLUSTER_POLICY,
+    CLUSTER_QUEUE,
+    CONFIG_MAP,
+    DAEMON_SET,
+    NAMESPACE,
+    NODE,
+    NODE_POOL,
+    POD,
+    RESOURCE_QUOTA,
+    RESOURCE_SLICE,
+    SERVICE,
+    Kind,
+)
+from gpuform.kubernetes.kubeconfig_errors import Forbidden
+from gpuform.manifests import documents
+
+Json = Mapping[str, Any]
+KINDS = (
+    *(NODE, POD, NAMESPACE, RESOURCE_QUOTA, DAEMON_SET, SERVICE),
+    *(CLUSTER_POLICY, NODE_POOL, CLUSTER_QUEUE, RESOURCE_SLICE),
+)
+"""All objects of these kinds are listed; of ConfigMaps only those that an operand's configuration names."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cluster's objects by kind; ``denied``: kinds that the credentials may not list."""
+
+    objects: Mapping[Kind, Sequence[Json]]
+    config_map: Callable[[str, str], Json | None]
+    """Finds a ConfigMap by namespace and name; None if there is none, or if it may not be read."""
+    denied: tuple[Kind, ...] = ()
+
+    def all(self, kind: Kind) -> Sequence[Json]:
+        return self.objects.get(kind, ())
+
+
+def read_cluster(kubeconfig: Path, context: str | None = None) -> Found:
+    """Read a live cluster; OSError if it does not answer, or does not let nodes be listed."""
+    objects: dict[Kind, Sequence[Json]] = {}
+    config_maps: dict[tuple[str, str], Json | None] = {}
+    denied: list[Kind] = []
+    with Reader(kubeconfig, context) as cluster:
+        for kind in KINDS:
+            try:
+                objects[kind] = list(_valid(cluster.list_objects(kind)))
+            except Forbidden:
+                if kind == NODE:
+                    raise
+                denied.append(kind)
+        for key in named(objects.get(CLUSTER_POLICY, ()), objects.get(DAEMON_SET, ())):
+            try:
+                config_maps[key] = cluster.find(CONFIG_MAP, *key)
+            except Forbidden:
+                denied.append(CONFIG_MAP)
+    return Found(
+        objects, lambda namespace, name: config_maps.get((namespace, name)), tuple(dict.fromkeys(denied))
+    )
+
+
+def read_dump(path: Path) -> Found:
+    """Read files or a folder with the output of ``kubectl get -o json|yaml``; InputError without nodes."""
+    wanted = {(_group(kind.group), kind.name): kind for kind in (*KINDS, CONFIG_MAP)}
+    objects: dict[Kind, list[Json]] = {kind: [] for kind in wanted.values()}
+    for file, text in documents.read_files([path]).items():
+        for item in _valid(_items(file, text)):
+            api, name = str(item.get("apiVersion") or ""), str(item.get("kind") or "")
+            if kind := wanted.get((api.rpartition("/")[0], name)):
+                objects[kind].append(item)
+    if not objects[NODE]:
+        remedy = "write one with `kubectl get nodes,pods,... -A -o json`: docs/howto/existing-cluster.md"
+        raise InputError(str(path), "holds no Node", remedy)
+    found = {_key(item): item for item in objects.pop(CONFIG_MAP)}
+    return Found(objects, lambda namespace, name: found.get((namespace, name)))
+
+
+def _group(path: str) -> str:
+    """``apps`` of ``/apis/apps/v1``; empty for the core group."""
+    parts = path.split("/")
+    return parts[2] if parts[1] == "apis" else ""
+
+
+def _items(file: str, text: str) -> Iterator[Any]:
+    """Objects of a file; JSON, several in one file too, is read as such: a large cluster's has 50 MB."""
+    if not text.lstrip().startswith("{"):
+        yield from (document.value for document in documents.parse(file, text))
+        return
+    decoder, at = json.JSONDecoder(), 0
+    try:
+        while at < len(text) and (start := len(text) - len(text[at:].lstrip())) < len(text):
+            value, at = decoder.raw_decode(text, start)
+            yield from _entries(value)
+    except (ValueError, RecursionError) as error:
+        raise InputError(file, f"is not JSON ({error})", "write it again with kubectl -o json") from None
+
+
+def _entries(value: Any) -> Iterable[Any]:
+    """The items of a List, which name no kind of their own in lists of one kind (``NodeList``)."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("items"), list):
+        return (value,)
+    kind = str(value.get("kind") or "").removesuffix("List")
+    default = {"apiVersion": value.get("apiVersion"), "kind": kind} if kind else {}
+    return [{**default, **item} if isinstance(item, Mapping) else item for item in value["items"]]
+
+
+def _valid(items: Iterable[Any]) -> Iterator[Json]:
+    """Those with a name; a dump may be cut, or written by hand."""
+    for item in items:
+        metadata = item.get("metadata") if isinstance(item, Mapping) else None
+        if isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str):
+            yield item
+
+
+def _key(item: Json) -> tuple[str, str]:
+    return str(item["metadata"].get("namespace") or ""), str(item["metadata"]["name"])
