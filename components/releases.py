@@ -105,9 +105,12 @@ class Scaling(ReleaseComponent):
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoringArgs:
-    """The release; ``objects`` are PrometheusRules and dashboards, ``counters`` the exporter's ConfigMap."""
+    """The release, if the cluster has no Prometheus of others; ``objects``: PrometheusRules and dashboards.
 
-    release: ChartRelease
+    ``counters``: what the exporter exports, and the monitor of an exporter of others.
+    """
+
+    release: ChartRelease | None
     counters: Sequence[Manifest] = ()
     objects: Sequence[Manifest] = ()
 
@@ -125,14 +128,14 @@ class Monitoring(pulumi.ComponentResource):
         for manifest in args.counters:
             # Changed content is another ConfigMap: the old one is deleted once the exporter has the new one.
             resource(f"{name}-counters", manifest, child)
-        release = helm_release(f"{name}-release", args.release, MONITORING_S, child)
-        after = pulumi.ResourceOptions(parent=self, depends_on=[release])
+        release = args.release and helm_release(f"{name}-release", args.release, MONITORING_S, child)
+        after = pulumi.ResourceOptions(parent=self, depends_on=[release] if release else [])
         for manifest in args.objects:
             prefix = f"{name}-{manifest['metadata']['name'].removeprefix('gpuform-')}"
             # A ConfigMap is updated in place (the provider's enableConfigMapMutable): during a replacement, a
             # dashboard would be missing in Grafana. A ConfigMap that must be replaced has another name.
             resource(prefix if manifest["kind"] == "ConfigMap" else f"{prefix}-rules", manifest, after)
-        self.register_outputs({"status": release.status})
+        self.register_outputs({"status": release.status} if release else {})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,9 +24,9 @@ from gpuform.kubernetes.kinds import (
     NAMESPACE,
     NODE,
     NODE_POOL,
+    PROMETHEUS,
     RESOURCE_QUOTA,
     RESOURCE_SLICE,
-    SERVICE,
     Kind,
 )
 from gpuform.manifests.documents import mapping_at
@@ -218,13 +218,13 @@ def _parts(found: Found) -> Iterator[InputError]:
     if found.all(CLUSTER_POLICY):
         fact = f"ClusterPolicy {here(CLUSTER_POLICY)} configures driver, sharing and MIG"
         yield InputError("NVIDIA's operator", fact, "gpu_operator.mode existing leaves it alone")
-    tags = [item["metadata"].get("labels") or {} for item in found.all(SERVICE)]
-    if any(
-        item.get(labels.APP_NAME) == "prometheus" or item.get("operated-prometheus") == "true"
-        for item in tags
-    ):
-        fact = "a Prometheus is there"
-        yield InputError("Prometheus", fact, "gpuform reads only that of its own `monitoring`")
+    for item in found.all(PROMETHEUS):
+        tags = mapping_at(item, ("spec", "ruleSelector", "matchLabels"))
+        name, namespace = item["metadata"]["name"], item["metadata"].get("namespace")
+        chosen = ", ".join(f"{key}: {value}" for key, value in tags.items())
+        block = f"service: prometheus-operated.{namespace}:9090, labels: {{{chosen}}}"
+        remedy = f"monitoring: {{prometheus: {{{block}}}}} has it measure the pools"
+        yield InputError("Prometheus", f"{namespace}/{name} is there", remedy)
 
 
 def _names(found: Found, kind: Kind) -> str:

@@ -23,10 +23,9 @@ from gpuform.kubernetes.kinds import (
     NAMESPACE,
     NODE,
     NODE_POOL,
-    POD,
+    PROMETHEUS,
     RESOURCE_QUOTA,
     RESOURCE_SLICE,
-    SERVICE,
     Kind,
 )
 from gpuform.kubernetes.kubeconfig_errors import Forbidden
@@ -34,8 +33,8 @@ from gpuform.manifests import documents
 
 Json = Mapping[str, Any]
 KINDS = (
-    *(NODE, POD, NAMESPACE, RESOURCE_QUOTA, DAEMON_SET, SERVICE),
-    *(CLUSTER_POLICY, NODE_POOL, CLUSTER_QUEUE, RESOURCE_SLICE),
+    *(NODE, NAMESPACE, RESOURCE_QUOTA, DAEMON_SET),
+    *(CLUSTER_POLICY, NODE_POOL, CLUSTER_QUEUE, RESOURCE_SLICE, PROMETHEUS),
 )
 """All objects of these kinds are listed; of ConfigMaps only those that an operand's configuration names."""
 

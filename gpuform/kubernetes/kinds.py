@@ -48,6 +48,7 @@ RESOURCE_CLAIM = Kind("ResourceClaim", "/apis/resource.k8s.io/v1", "resourceclai
 BUDGET = Kind("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets")
 INFERENCE = Kind("InferenceService", "/apis/serving.kserve.io/v1beta1", "inferenceservices")
 CLUSTER_POLICY = Kind("ClusterPolicy", "/apis/nvidia.com/v1", "clusterpolicies")
+PROMETHEUS = Kind("Prometheus", "/apis/monitoring.coreos.com/v1", "prometheuses")
 LEASE = Kind("Lease", "/apis/coordination.k8s.io/v1", "leases")
 CLUSTER_QUEUE = Kind("ClusterQueue", f"/apis/{KUEUE_API}", "clusterqueues")
 QUEUED = Kind("Workload", f"/apis/{KUEUE_API}", "workloads")

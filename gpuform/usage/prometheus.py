@@ -23,7 +23,7 @@ from gpuform.kubernetes.client import open_session
 from gpuform.kubernetes.kubeconfig import load_access
 from infra.model.environment import Environment
 
-SERVICE = "/api/v1/namespaces/monitoring/services/http:monitoring-kube-prometheus-prometheus:9090/proxy"
+_PROXY = "/api/v1/namespaces/{}/services/http:{}:{}/proxy"
 TIMEOUT_S = 10.0
 SUBJECT = "Prometheus"
 
@@ -145,8 +145,12 @@ def local_client(url: str) -> httpx.Client:
 class ApiServerProxy:
     """Prometheus behind the API server's proxy, with the identity of the kubeconfig."""
 
-    def __init__(self, kubeconfig: Path, context: str | None) -> None:
+    def __init__(self, kubeconfig: Path, context: str | None, address: str) -> None:
+        """``address``: of the Service, as ``http://NAME.NAMESPACE:PORT``."""
         self._kubeconfig, self._context = kubeconfig, context
+        service, _, port = address.removeprefix("http://").rpartition(":")
+        name, _, namespace = service.partition(".")
+        self._path = _PROXY.format(namespace, name, port)
         self._runner = asyncio.Runner()
         self._session: httpx.AsyncClient | None = None
 
@@ -158,7 +162,7 @@ class ApiServerProxy:
         try:
             if self._session is None:
                 self._session = await open_session(load_access(self._kubeconfig, self._context))
-            return await self._session.get(f"{SERVICE}{path}", params=dict(params), timeout=TIMEOUT_S)
+            return await self._session.get(f"{self._path}{path}", params=dict(params), timeout=TIMEOUT_S)
         except httpx.TimeoutException:
             raise httpx.TimeoutException(f"no answer within {TIMEOUT_S:g} s") from None
         except OSError as error:
@@ -197,6 +201,8 @@ def connect(
 ) -> Iterator[Prometheus]:
     """The Prometheus of a stack's cluster. Raises nothing: only a query shows whether it answers."""
     remedy = LOCAL_REMEDY if kubeconfig == paths.kubeconfig else REMOTE_REMEDY
+    if env.monitoring and env.monitoring.prometheus:
+        remedy = "check monitoring.prometheus in the stack file"
     transport = _transport(env, paths, kubeconfig, context, port)
     try:
         yield Prometheus(transport, remedy)
@@ -209,8 +215,11 @@ def _transport(
 ) -> httpx.Client | ApiServerProxy | Unavailable:
     if env.monitoring is None:
         return Unavailable(NOT_DECLARED)
-    if kubeconfig != paths.kubeconfig:
-        return ApiServerProxy(kubeconfig, context)
+    theirs = env.monitoring.prometheus
+    if theirs and theirs.url:
+        return httpx.Client(base_url=theirs.url, timeout=TIMEOUT_S)
+    if kubeconfig != paths.kubeconfig or theirs:
+        return ApiServerProxy(kubeconfig, context, env.monitoring.address)
     number = port(paths)
     if number is None:
         fact = "has no port on the embedded control plane"

@@ -119,7 +119,10 @@ def summarise_status(
     return ClusterStatus(
         pools=tuple(_pool_status(env, pool, by_pool.get(pool.name, [])) for pool in env.pools),
         pods=tuple(all_pods),
-        system=(*namespaces.SYSTEM, *((MONITORING,) if env.monitoring else ())),
+        system=(
+            *namespaces.SYSTEM,
+            *((MONITORING,) if env.installs_prometheus else ()),
+        ),
         injected_faults=injected_faults(raw),
         unassigned_nodes=dict(_unassigned_nodes(env, all_nodes)),
         queues=queues,

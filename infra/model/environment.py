@@ -146,6 +146,11 @@ class Environment(Model):
         return any(isinstance(work, InferenceWorkload) and work.scale for work in self.workloads)
 
     @property
+    def installs_prometheus(self) -> bool:
+        """Whether the stack installs the Prometheus that measures it."""
+        return self.monitoring is not None and self.monitoring.prometheus is None
+
+    @property
     def served_workloads(self) -> tuple[InferenceWorkload, ...]:
         """Workloads with a model, which KServe serves."""
         return tuple(work for work in self.workloads if isinstance(work, InferenceWorkload) and work.model)

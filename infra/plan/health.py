@@ -63,7 +63,7 @@ def settings(env: Environment) -> dict[str, Any]:
         "max": env.health.max,
         "mode": env.health.mode,
         "pools": pools(env),
-        "prometheus": PROMETHEUS_URL,
+        "prometheus": env.monitoring.address if env.monitoring else PROMETHEUS_URL,
         "settle_s": SETTLE_S,
         "window_s": seconds(env.health.window),
     }

@@ -96,8 +96,8 @@ def queues(env: Environment) -> list[str]:
 def volumes(env: Environment) -> dict[str, Fixed]:
     """Claims of the stack's StatefulSets by ``namespace/name``: where they are declared, size and class."""
     declared: dict[str, tuple[str, Model | None]] = {}
-    if env.monitoring:
-        declared[f"{NAMESPACE}/{CLAIM}"] = "monitoring.storage", env.monitoring.storage
+    if env.installs_prometheus:
+        declared[f"{NAMESPACE}/{CLAIM}"] = "monitoring.storage", env.monitoring and env.monitoring.storage
     for index, work in enumerate(env.workloads):
         if isinstance(work, NotebookWorkload):
             claim = f"{notebooks.volume(work)}-{work.name}-0"

@@ -49,9 +49,9 @@ NODE_LABELS = (
 
 
 def release(env: Environment) -> ChartRelease | None:
-    """The release on this cluster: the published chart, or ours; None without monitoring."""
+    """The release on this cluster: the published chart, or ours; None without it, or with one of others."""
     monitoring = env.monitoring
-    if monitoring is None:
+    if monitoring is None or monitoring.prometheus:
         return None
     repository = monitoring.repository or versions.KUBE_PROMETHEUS_STACK_REPOSITORY
     version, target = monitoring.version or versions.KUBE_PROMETHEUS_STACK, (NAMESPACE, RELEASE)
@@ -142,9 +142,8 @@ def _grafana(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Value
 
 
 def objects_before(env: Environment) -> tuple[Manifest, ...]:
-    """Objects that must exist before the exporter: its scraping."""
-    config_map = scraping.config_map(env)
-    return (config_map,) if config_map else ()
+    """What the exporter exports, and how that of others is scraped."""
+    return tuple(filter(None, (scraping.config_map(env), scraping.exporter_monitor(env))))
 
 
 def rule_groups(env: Environment) -> list[dict[str, Any]]:
@@ -154,14 +153,18 @@ def rule_groups(env: Environment) -> list[dict[str, Any]]:
     for group in groups(env):
         rules = [rule for rule in group["rules"] if env.monitoring.alerts or "alert" not in rule]
         if rules:
-            kept_groups.append({**group, "rules": rules})
+            # A Prometheus of others evaluates at its own interval.
+            own = {"interval": env.monitoring.interval} if env.monitoring.prometheus else {}
+            kept_groups.append({**group, **own, "rules": rules})
     return kept_groups
 
 
 def rule_objects(env: Environment) -> Iterator[Manifest]:
     """One object per group, so that none exceeds the API server's size limit."""
+    assert env.monitoring is not None
     for group in rule_groups(env):
-        metadata = _metadata(env, group["name"], RELEASE=RELEASE)
+        metadata = _metadata(env, group["name"])
+        metadata["labels"] |= env.monitoring.selected_by
         yield manifest("PrometheusRule", metadata, "monitoring.coreos.com/v1", spec={"groups": [group]})
 
 
@@ -175,7 +178,8 @@ def dashboard_objects(env: Environment) -> Iterator[Manifest]:
 
 
 def _metadata(env: Environment, name: str, **more: str) -> Manifest:
-    return {"name": _object_name(name), "namespace": NAMESPACE, "labels": own_labels(env, **more)}
+    namespace = NAMESPACE if env.installs_prometheus else sharing.namespace(env)
+    return {"name": _object_name(name), "namespace": namespace, "labels": own_labels(env, **more)}
 
 
 def _object_name(name: str) -> str:

@@ -64,9 +64,9 @@ def _parts(
     yield "sharing", (), (sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env))
     yield "nodes", (), (node for pool in env.pools for node in nodes.simulated_nodes(env, pool))
     yield "pool-keeper", (), pool_keeper.manifests(env)
-    if chart := monitoring.release(env):
+    if env.monitoring:
         # The release brings the CRDs of the operands' ServiceMonitor and of every rule.
-        yield "monitoring", (chart,), monitoring.objects_before(env)
+        yield "monitoring", (monitoring.release(env),), monitoring.objects_before(env)
         yield "monitoring-rules", (), monitoring.rule_objects(env)
         yield "dashboards", (), monitoring.dashboard_objects(env)
     if mode == "operator":

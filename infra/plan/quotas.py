@@ -62,7 +62,7 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     restricted |= {CULLER} if notebooks.culled_notebooks(env) else set()
     is_clusters_own = env.ownership.device_plugin == "cluster"
     objects = [_namespace(env, sharing.namespace(env), "restricted" if is_clusters_own else "privileged")]
-    if env.monitoring:
+    if env.installs_prometheus:
         objects.append(
             _namespace(env, MONITORING, "baseline")
         )  # a third-party chart, with nothing privileged

@@ -10,13 +10,13 @@ of pods stays.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from infra import versions
 from infra.model.base import labels
 from infra.model.base.namespaces import KEDA
 from infra.model.base.quantities import seconds
 from infra.model.environment import Environment
-from infra.model.platform.monitoring import PROMETHEUS_URL
-from infra.model.platform.monitoring import RELEASE as MONITORED
 from infra.model.workload.serving import Scale
 from infra.model.workload.workload import InferenceWorkload, Workload
 from infra.plan import gpu_operator
@@ -47,16 +47,16 @@ def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manif
         return ()
     manifests = []
     if work.pod_metrics:
-        manifests.append(_pod_monitor(work, metadata))
+        manifests.append(_pod_monitor(work, metadata, env.monitoring.selected_by))
     if work.scale:
         manifests.append(_scaled_object(env, work, work.scale, metadata))
     return tuple(manifests)
 
 
-def _pod_monitor(work: InferenceWorkload, metadata: Manifest) -> Manifest:
+def _pod_monitor(work: InferenceWorkload, metadata: Manifest, selected_by: Mapping[str, str]) -> Manifest:
     assert work.pod_metrics is not None
     is_same_port = work.service and work.service.container_port == work.pod_metrics.port
-    monitor_metadata = {**metadata, "labels": {**metadata["labels"], labels.RELEASE: MONITORED}}
+    monitor_metadata = {**metadata, "labels": {**metadata["labels"], **selected_by}}
     spec = {
         "selector": {"matchLabels": {labels.APP_NAME: work.name}},
         "podMetricsEndpoints": [{"port": PORT if is_same_port else METRICS, "path": work.pod_metrics.path}],
@@ -65,9 +65,10 @@ def _pod_monitor(work: InferenceWorkload, metadata: Manifest) -> Manifest:
 
 
 def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, metadata: Manifest) -> Manifest:
+    assert env.monitoring is not None
     scale_down = {"stabilizationWindowSeconds": scale.cooldown_seconds}
     trigger = {
-        "serverAddress": PROMETHEUS_URL,
+        "serverAddress": env.monitoring.address,
         "query": query(env, work),
         "threshold": f"{scale.qps_per_replica:.10g}",
         "ignoreNullValues": "false",

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.model.base import labels
 from infra.model.base.quantities import seconds
 from infra.model.environment import Environment
 from infra.model.gpu.dcgm import DEFAULT, FIELDS, DcgmField
-from infra.model.platform.monitoring import RELEASE, Counter, Monitoring
+from infra.model.platform.monitoring import Counter, Monitoring
 from infra.plan import sharing
-from infra.plan.manifest import Manifest
+from infra.plan.manifest import Manifest, manifest, own_labels
 
 JOB = "nvidia-dcgm-exporter"
 """Job of the exporter's series, and label ``app`` of its pods and of the operator's Service.
@@ -26,6 +25,7 @@ JOB = "nvidia-dcgm-exporter"
 The operator's ServiceMonitor takes the job from that label [gpu-operator, assets/state-dcgm-exporter], the
 exporter's chart from the name of its Service, which is the release's; a scrape configuration has this name.
 """
+EXPORTER = "dcgm-exporter"
 CONFIG_MAP = "gpuform-dcgm-metrics"
 KEY = "dcgm-metrics.csv"
 """The key that NVIDIA's operator mounts [its values, dcgmExporter.config]."""
@@ -59,9 +59,32 @@ def service_monitor(monitoring: Monitoring) -> Values:
         "interval": monitoring.interval,
         "scrapeTimeout": scrape_timeout(monitoring),
         "honorLabels": True,
-        "additionalLabels": {labels.RELEASE: RELEASE},
+        "additionalLabels": dict(monitoring.selected_by),
         "relabelings": [*rules, {"action": "labeldrop", "regex": _TARGET_LABELS}],
     }
+
+
+def exporter_monitor(env: Environment) -> Manifest | None:
+    """A ServiceMonitor for the exporter of the cluster's own operator; None for an exporter of the stack.
+
+    That operator's own monitor names neither the node nor the pod that uses the GPU as the rules need them.
+    """
+    if env.monitoring is None or env.gpu_operator.mode != "existing":
+        return None
+    values = service_monitor(env.monitoring)
+    endpoint = {key: values[key] for key in ("interval", "scrapeTimeout", "honorLabels", "relabelings")}
+    metadata = {
+        "name": f"gpuform-{EXPORTER}",
+        "namespace": sharing.namespace(env),
+        "labels": own_labels(env) | values["additionalLabels"],
+    }
+    spec = {
+        "jobLabel": "app",
+        "namespaceSelector": {"any": True},
+        "selector": {"matchLabels": {"app": JOB}},
+        "endpoints": [{"port": "gpu-metrics", **endpoint}],
+    }
+    return manifest("ServiceMonitor", metadata, "monitoring.coreos.com/v1", spec=spec)
 
 
 def scrape_configs(env: Environment) -> list[Values]:
@@ -111,5 +134,7 @@ def fields_csv(env: Environment) -> str:
 
 
 def config_map(env: Environment) -> Manifest | None:
-    """The ConfigMap in the exporter's namespace; None without monitoring."""
-    return sharing.config_map(env, CONFIG_MAP, {KEY: fields_csv(env)}) if env.monitoring else None
+    """The ConfigMap in the exporter's namespace; None without monitoring, or with an exporter of others."""
+    if env.monitoring is None or env.gpu_operator.mode == "existing":
+        return None
+    return sharing.config_map(env, CONFIG_MAP, {KEY: fields_csv(env)})

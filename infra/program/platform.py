@@ -81,7 +81,8 @@ def platform(
     monitored: list[pulumi.Resource] = []
     if part := planned.get("monitoring"):
         later = (*manifests("monitoring-rules"), *manifests("dashboards"))
-        args = MonitoringArgs(release=part.release, counters=part.manifests, objects=later)
+        release = part.release if part.releases else None
+        args = MonitoringArgs(release=release, counters=part.manifests, objects=later)
         monitored.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
     before_elastic = _operands(env, planned, target.kubeconfig, prefix, after(shared, pools, *monitored))
     operator = before_elastic[0] if before_elastic else pools

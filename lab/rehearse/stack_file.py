@@ -52,6 +52,7 @@ def derive(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> D
         environment.pop(key, None)
     if env.monitoring:
         environment["monitoring"] = {**(environment.get("monitoring") or {}), "interval": INTERVAL}
+        environment["monitoring"].pop("prometheus", None)
     operator = {key: value for key, value in (environment.get("gpu_operator") or {}).items() if key != "nfd"}
     if env.gpu_operator.mode == "existing":
         operator |= {"mode": "operator", "driver": "host", "toolkit": "host"}

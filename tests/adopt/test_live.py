@@ -20,12 +20,13 @@ from tests.conftest import Plane
 pytestmark = pytest.mark.cluster
 
 READS = {
-    "": ["nodes", "pods", "namespaces", "resourcequotas", "services", "configmaps"],
+    "": ["nodes", "pods", "namespaces", "resourcequotas", "configmaps"],
     "apps": ["daemonsets"],
     "nvidia.com": ["clusterpolicies"],
     "karpenter.sh": ["nodepools"],
     "kueue.x-k8s.io": ["clusterqueues"],
     "resource.k8s.io": ["resourceslices"],
+    "monitoring.coreos.com": ["prometheuses"],
 }
 CASE = Path(__file__).parent / "clusters/k3s-home.yaml"
 POD = {

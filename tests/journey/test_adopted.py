@@ -19,7 +19,7 @@ from tests.journey.conftest import cloned, close
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
-KINDS = "nodes,namespaces,resourcequotas,daemonsets,services"
+KINDS = "nodes,namespaces,resourcequotas,daemonsets"
 
 
 def nodes(text: str) -> dict[str, Any]:

@@ -20,16 +20,20 @@ import yaml
 
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import stack_teardown
+from gpuform.clouds.existing.preflight import cluster, prometheus
 from gpuform.engine import Engine, EngineFailure
 from gpuform.stack.destroy import Destroy, Options
+from gpuform.usage.prometheus import Prometheus, local_client
 from gpuform.usage.status import read_status
 from infra import versions
 from infra.config import load
+from infra.plan import monitoring
 from lab.offline.charts import Charts
 from lab.plane import ControlPlane
-from lab.plane.layout import Layout
+from lab.plane.layout import Layout, prometheus_port
 from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain
+from tests.build.environments import on
 from tests.conftest import Plane
 from tests.journey.conftest import HERE, Checkout
 from tests.waiting import until
@@ -58,15 +62,15 @@ def live(plane: Plane, name: str) -> dict[str, Any]:
 def theirs(request: pytest.FixtureRequest, tmp_path: Path, toolchain: Toolchain) -> Iterator[Plane]:
     """With NVIDIA's own operator where a test's parameter says so."""
     paths = Paths(root=HERE.root, state=tmp_path / "theirs", cache=HERE.cache)
-    cluster = Plane(paths, toolchain, ControlPlane(paths, toolchain))
+    own = Plane(paths, toolchain, ControlPlane(paths, toolchain))
     try:
-        cluster.plane.choose_operator(getattr(request, "param", "") == "real")
-        cluster.plane.start()
+        own.plane.choose_operator(getattr(request, "param", "") == "real")
+        own.plane.start()
         for manifest in (node("theirs-gpu", {"rack": "7"}, ONE_A100), node("theirs-cpu", {"rack": "1"}, CPU)):
-            cluster.kubectl("apply", "-f", "-", input=json.dumps(manifest))
-        yield cluster
+            own.kubectl("apply", "-f", "-", input=json.dumps(manifest))
+        yield own
     finally:
-        cluster.plane.stop(delete=True)
+        own.plane.stop(delete=True)
 
 
 @pytest.fixture
@@ -223,3 +227,59 @@ def test_what_others_have_in_a_namespace_is_taken_by_no_update_and_no_destroy(
     until(
         lambda: theirs.kubectl("get", "namespaces", "-o", "name"), lambda all_: "gpu-operator" not in all_, 60
     )
+
+
+def kept(theirs: Plane) -> Any:
+    """Spec and labels of what a team has in the namespace of its Prometheus."""
+    kinds = "prometheuses,servicemonitors,prometheusrules,deployments,services,configmaps,serviceaccounts"
+    items = json.loads(theirs.kubectl("get", kinds, "-n", "metrics", "-o", "json"))["items"]
+    return [
+        (item["kind"], item["metadata"]["name"], item["metadata"].get("labels"), item.get("spec"))
+        for item in items
+    ]
+
+
+@pytest.mark.usefixtures("gate")
+def test_a_prometheus_of_others_measures_the_stack_and_stays_as_it_is(
+    fresh: Checkout, theirs: Plane, repository: str, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    theirs.plane.prepare_monitoring()
+    own = on("existing", {"machine": "g4.p1.40g"}, monitoring={})
+    assert own.monitoring
+    values = monitoring.values(own, own.monitoring)
+    for kind in ("podMonitor", "probe", "rule", "scrapeConfig", "serviceMonitor"):
+        del values["prometheus"]["prometheusSpec"][f"{kind}Selector"]  # the chart's: by the release's name
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    chart = str(HERE.root / "charts/kube-prometheus-stack-sim")
+    command = ["--kubeconfig", str(theirs.kubeconfig), "install", "stack", chart, "-f", str(file)]
+    helm = [str(toolchain.path("helm")), *command, "-n", "metrics", "--create-namespace"]
+    theirs.kubectl("create", "namespace", "gpu-operator")
+    subprocess.run(helm, check=True, capture_output=True)
+    before = kept(theirs)
+
+    labels = {"release": "stack"}
+    service = "stack-kube-prometheus-prometheus.metrics:9090"
+    declare(
+        fresh,
+        theirs,
+        repository,
+        {"rack": "7"},
+        monitoring={"prometheus": {"service": service, "labels": labels}},
+    )
+    env = load(fresh.paths.root / "Pulumi.there.yaml")
+    listed = functools.partial(cluster.list_objects, str(theirs.kubeconfig), None)
+    live_cluster = cluster.LiveCluster(env, False, listed)
+    results = [check.run(live_cluster) for check in prometheus.checks(env, "kubectl")]
+    assert [result.verdict for result in results] == ["PASS", "PASS"], results
+
+    engine = quiet_engine(fresh)
+    engine.up("there", on_event=lambda event: None)
+    assert kept(theirs) == before
+    with local_client(f"http://127.0.0.1:{prometheus_port(theirs.paths)}") as client:
+        asked = Prometheus(client, "")
+        found = until(lambda: asked.query("gpuform:device:util_ratio"), lambda all_: len(all_) == 7, 120)
+        assert {sample.labels["node"] for sample in found} == {"theirs-gpu"}
+        until(lambda: asked.query('gpuform:pool:gpus_requested{pool="a100"}'), bool, 60)
+    engine.destroy("there", on_event=lambda event: None)
+    assert kept(theirs) == before

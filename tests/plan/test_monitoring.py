@@ -181,3 +181,39 @@ def test_the_page_lists_every_field() -> None:
         for name, field in FIELDS.items()
     ]
     assert [line for line in lacking if line not in page] == []
+
+
+THEIRS = {"prometheus": {"service": "prometheus-operated.metrics:9090", "labels": {"release": "stack"}}}
+
+
+class TestPrometheusOfOthers:
+    def test_nothing_is_installed_and_objects_have_its_labels(self) -> None:
+        env = existing(THEIRS)
+        assert monitoring.release(env) is None
+        assert "monitoring" not in {namespace["metadata"]["name"] for namespace in namespaces(env)}
+        for item in objects(THEIRS):
+            assert item["metadata"]["namespace"] == "gpu-operator"
+        rules = list(monitoring.rule_objects(env))
+        assert {item["metadata"]["labels"]["release"] for item in rules} == {"stack"}
+        assert {group["interval"] for item in rules for group in item["spec"]["groups"]} == {"15s"}
+        monitor = gpu_operator.values(env)["dcgmExporter"]["serviceMonitor"]
+        assert monitor["additionalLabels"] == {"release": "stack"}
+
+    def test_exporter_of_another_operator_is_scraped_as_the_stacks_own(self) -> None:
+        env = existing(THEIRS, mode="existing")
+        (monitor,) = monitoring.objects_before(env)
+        (endpoint,) = monitor["spec"]["endpoints"]
+        own = scraping.service_monitor(env.monitoring) if env.monitoring else {}
+        assert {key: own[key] for key in ("honorLabels", "interval", "relabelings", "scrapeTimeout")} == {
+            key: value for key, value in endpoint.items() if key != "port"
+        }
+        assert monitor["metadata"]["namespace"] == "gpuform-platform"
+        assert monitor["metadata"]["labels"]["release"] == "stack"
+
+    def test_address_is_what_pods_reach(self) -> None:
+        env = existing(THEIRS)
+        assert env.monitoring
+        assert env.monitoring.address == "http://prometheus-operated.metrics:9090"
+        behind = existing({"prometheus": {"url": "https://mimir.example/prometheus"}})
+        assert behind.monitoring
+        assert behind.monitoring.address == "https://mimir.example/prometheus"

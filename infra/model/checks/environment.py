@@ -48,7 +48,7 @@ def check(env: Environment) -> None:
     queues.check(env)
     workloads.check_inference(env)
     if env.monitoring:
-        check_monitoring(operator)
+        check_monitoring(operator, env.monitoring)
     monitoring.check(env.cluster.kind, env.monitoring, _namespaces(env))
     magnum = env.cluster if isinstance(env.cluster, OpenstackCluster) else None
     health.check(env.cluster.kind, env.health, env.monitoring is not None, env.pools, magnum)

@@ -20,6 +20,7 @@ from infra.model.platform.installed import (
     last_branch_with_efa,
     oldest_last_branch,
 )
+from infra.model.platform.monitoring import Monitoring
 from infra.model.platform.operator import DROP_IN_VARIABLES, GpuOperatorSpec, Mode, Ownership, ToolkitEnv
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Dra, Mig
@@ -46,11 +47,16 @@ def check_operator(cluster: str, spec: GpuOperatorSpec, ownership: Ownership, po
         _check_toolkit_env(spec)
 
 
-def check_monitoring(spec: GpuOperatorSpec) -> None:
-    """The operator's exporter has counters and an interval of its owner's choice, and a GPU takes one."""
-    if spec.mode == "existing":
-        fact = f"the cluster's own operator decides what is measured ({PATH}.mode existing)"
-        raise InputError("monitoring", fact, f"leave it out, or use {PATH}.mode: operator")
+def check_monitoring(spec: GpuOperatorSpec, monitoring: Monitoring) -> None:
+    """The operator's exporter has counters of its owner's choice, and a GPU takes one exporter."""
+    if spec.mode != "existing":
+        return
+    fact = f"the cluster's own operator decides what is measured ({PATH}.mode existing)"
+    if monitoring.prometheus is None:
+        remedy = f"name the cluster's Prometheus: prometheus, or use {PATH}.mode: operator"
+        raise InputError("monitoring", fact, remedy)
+    if monitoring.counters:
+        raise InputError("monitoring.counters", fact, "leave it out")
 
 
 def operator_warnings(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> Iterator[str]:

@@ -142,7 +142,7 @@ def daemon_sets(env: Environment, pool: Pool) -> Iterator[DaemonSet]:
             yield DCGM_SERVER
         if pool.aws_settings.efa:
             yield EFA_PLUGIN
-    if env.monitoring:
+    if env.installs_prometheus:
         yield NODE_EXPORTER
     if pool.gpus or all(taint.effect == "PreferNoSchedule" for taint in pool.taints):
         yield NFD_WORKER

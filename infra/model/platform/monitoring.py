@@ -1,7 +1,7 @@
 """Monitoring: where measurements are kept and for how long, what is measured, and where alerts go.
 
-The block installs a kube-prometheus-stack. If the cluster already has one, leave the block out: NVIDIA's
-operator makes its ServiceMonitor in any case.
+The block installs a kube-prometheus-stack, or, with ``prometheus``, adds monitors, rules and dashboards to a
+Prometheus that the cluster has.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from infra.model.base.errors import InputError
 from infra.model.base.fields import (
     NUMBER,
     Flag,
+    LabelKey,
+    LabelValue,
     Memory,
     Model,
     ObjectName,
@@ -29,6 +31,7 @@ from infra.model.base.fields import (
     required,
 )
 from infra.model.base.hostnames import is_loopback, is_plain_url
+from infra.model.base.labels import RELEASE as RELEASE_LABEL
 from infra.model.base.quantities import memory_bytes, seconds, size_bytes
 from infra.model.base.registries import ChartRepository
 from infra.model.gpu.dcgm import FIELDS, MetricType
@@ -99,6 +102,15 @@ Address = Annotated[
         lambda value: not is_plain_url(value, "http", "https"),
         "is not a plain http or https address",
         "write it as https://..., without a user, a token or a query in it",
+    ),
+]
+_NAME = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+ServiceAddress = Annotated[
+    Strict,
+    matching(
+        rf"{_NAME}\.{_NAME}:[1-9]\d{{0,4}}",
+        "a Service with its namespace and port",
+        "write it as prometheus-operated.monitoring:9090",
     ),
 ]
 ChartVersion = Annotated[
@@ -197,6 +209,25 @@ AnyCounter = Annotated[
 ]
 
 
+class ExistingPrometheus(Model):
+    """A Prometheus that the cluster has: its own, or one behind an address (Thanos, Mimir)."""
+
+    service: ServiceAddress | None = option(
+        "Its Service as NAME.NAMESPACE:PORT, for example prometheus-operated.monitoring:9090; this or url."
+    )
+    url: Address | None = option("Address of its API for pods, and for the commands on this machine.")
+    labels: dict[LabelKey, LabelValue] = option(
+        "Labels by which it selects monitors and rules, for example {release: kube-prometheus-stack}.", dict
+    )
+
+    @model_validator(mode="after")
+    def _check_consistency(self) -> ExistingPrometheus:
+        if (self.service is None) == (self.url is None):
+            fact = "url is given too" if self.url else "missing, and url too"
+            raise InputError("service", fact, "give one of the two")
+        return self
+
+
 class Monitoring(Model):
     """Prometheus, Alertmanager, Grafana and the exporters, with their settings for GPUs."""
 
@@ -207,6 +238,7 @@ class Monitoring(Model):
         )
     }
 
+    prometheus: ExistingPrometheus | None = Field(default=None)
     retention: Retention | None = option(
         f"Retention time of measurements; {LONG_RETENTION} if left out, {SHORT_RETENTION} without storage."
     )
@@ -249,6 +281,18 @@ class Monitoring(Model):
             self._check_volume(self.storage.size)
         return self
 
+    @property
+    def address(self) -> str:
+        """Base address of Prometheus's API for pods."""
+        if self.prometheus is None:
+            return PROMETHEUS_URL
+        return self.prometheus.url or f"http://{self.prometheus.service}"
+
+    @property
+    def selected_by(self) -> Mapping[str, str]:
+        """Labels of the monitors and rules that Prometheus selects."""
+        return self.prometheus.labels if self.prometheus else {RELEASE_LABEL: RELEASE}
+
     def _check_counters(self) -> None:
         index_of: dict[str, int] = {}
         for index, counter in enumerate(self.counters):
@@ -281,9 +325,18 @@ def check(cluster: str, spec: Monitoring | None, namespaces: Mapping[str, str]) 
     """
     if spec is None:
         return
-    if NAMESPACE in namespaces:
+    if NAMESPACE in namespaces and spec.prometheus is None:
         fact = f"{NAMESPACE} is the namespace of monitoring"
         raise InputError(namespaces[NAMESPACE], fact, "name another one")
+    if spec.prometheus:
+        if cluster not in ("existing", "hosts"):
+            fact = "the stack makes this cluster, and no Prometheus is there before"
+            raise InputError("monitoring.prometheus", fact, "leave it out: the stack installs one")
+        for key in _OF_OWN_PROMETHEUS:
+            if getattr(spec, key) == Monitoring.model_fields[key].default:
+                continue
+            fact = "the cluster's own Prometheus is configured by its owner (monitoring.prometheus)"
+            raise InputError(f"monitoring.{key}", fact, "leave it out")
     if cluster == "embedded":
         for key, reason in UNUSED_FIELDS.items():
             if key in spec.model_fields_set:
@@ -306,6 +359,11 @@ def warnings(spec: Monitoring | None) -> Iterator[str]:
         yield f"monitoring.retention: {fact}; give storage: {{size: 50Gi}}, or keep {SHORT_RETENTION} at most"
 
 
+_OF_OWN_PROMETHEUS = (
+    *("retention", "retention_size", "storage", "remote_write", "scrape", "alertmanager"),
+    *("version", "repository"),
+)
+"""Fields of a Prometheus that the stack installs."""
 _NO_VOLUME = ("Prometheus of the embedded cluster writes into a folder of this machine", "leave it out")
 _OWN_CHART = ("the embedded cluster has our own chart", "leave it out")
 UNUSED_FIELDS: Mapping[str, tuple[str, str]] = {

@@ -12,6 +12,7 @@ from gpuform.kubernetes.kinds import (
     DEPLOYMENT,
     LIMIT_RANGE,
     NODE,
+    PROMETHEUS,
     RESOURCE_QUOTA,
     Kind,
 )
@@ -35,7 +36,7 @@ def env(pool: Json | None = None, own: Json | None = None, **operator: Any) -> E
 def live(
     env: Environment, objects: Mapping[Kind, Sequence[Json]] | None = None, has_release: bool | None = None
 ) -> LiveCluster:
-    kinds = (CLUSTER_POLICY, DAEMON_SET, DEPLOYMENT, LIMIT_RANGE, NODE, RESOURCE_QUOTA)
+    kinds = (CLUSTER_POLICY, DAEMON_SET, DEPLOYMENT, LIMIT_RANGE, NODE, PROMETHEUS, RESOURCE_QUOTA)
     return LiveCluster(env, has_release, {**dict.fromkeys(kinds, ()), **(objects or {})}.__getitem__)
 
 

@@ -10,14 +10,23 @@ import pytest
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.clouds.existing.preflight import checks, limits, nodes
+from gpuform.clouds.existing.preflight import checks, limits, nodes, prometheus
 from gpuform.clouds.existing.preflight import cluster as existing
 from gpuform.engine.files import EngineFiles
 from gpuform.engine.pending import RELEASE
-from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, LIMIT_RANGE, NODE, RESOURCE_QUOTA
+from gpuform.kubernetes.kinds import (
+    CLUSTER_POLICY,
+    DAEMON_SET,
+    DEPLOYMENT,
+    LIMIT_RANGE,
+    NODE,
+    PROMETHEUS,
+    RESOURCE_QUOTA,
+)
 from gpuform.stack.preflight.check import Result
 from infra.config import load
 from infra.model.environment import Environment
+from infra.plan.monitoring import NODE_LABELS
 from tests.build.aws_stacks import ROOT
 from tests.build.environments import declared
 from tests.clouds.existing.live import ALL, NVIDIAS, OTHER, OWN, Json, daemons, env, live, node, policy
@@ -284,3 +293,53 @@ def test_every_workload_of_a_namespace_counts() -> None:
         works = WORK, {**WORK, "namespace": namespace}
         assert judge_limits([quota({"pods": "2"})], [], *works)[0] == verdict
     assert list(limits.checks(env(), "kubectl")) == []
+
+
+THEIRS = {"prometheus": {"service": "p.metrics:9090", "labels": {"release": "stack"}}}
+LABELLED, ALL_SPACES = {"matchLabels": {"release": "stack"}}, {}
+
+
+def prometheus_of(rules: Any = LABELLED, monitors: Any = LABELLED, spaces: Any = ALL_SPACES) -> Json:
+    spec = {"ruleSelector": rules, "serviceMonitorSelector": monitors}
+    spec |= dict.fromkeys(("ruleNamespaceSelector", "serviceMonitorNamespaceSelector"), spaces)
+    return {"metadata": {"name": "p", "namespace": "metrics"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "fact"),
+    [
+        ([prometheus_of()], "PASS", "metrics/p selects"),
+        ([prometheus_of(rules={})], "PASS", "metrics/p selects"),
+        ([prometheus_of(rules={"matchExpressions": [{"key": "release", "operator": "Exists"}]})], "PASS", ""),
+        ([prometheus_of(rules={"matchLabels": {"team": "a"}}), prometheus_of()], "PASS", "metrics/p"),
+        ([prometheus_of(monitors={"matchLabels": {"team": "a"}})], "FAIL", "by serviceMonitorSelector"),
+        ([prometheus_of(rules=None)], "FAIL", "selects by ruleSelector nothing"),
+        ([prometheus_of(spaces=None)], "FAIL", "has no ruleNamespaceSelector"),
+        ([prometheus_of(spaces={"matchLabels": {"a": "b"}})], "FAIL", "select namespace gpu-operator"),
+        ([], "FAIL", "none of prometheus-operator is there"),
+    ],
+)  # fmt: skip
+def test_prometheus_of_others_selects_what_the_stack_creates(
+    found: list[Json], verdict: str, fact: str
+) -> None:
+    cluster = live(env(own={"monitoring": THEIRS}), {PROMETHEUS: found})
+    expect(prometheus.judge_selection(cluster), verdict, fact, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verdict", "fact"),
+    [
+        (["--metric-labels-allowlist=nodes=[*],pods=[app]"], "PASS", "exports the labels"),
+        ([f"--metric-labels-allowlist=pods=[a],nodes=[{','.join(NODE_LABELS)}]"], "PASS", "exports"),
+        (["--metric-labels-allowlist=pods=[gpuform.io/pool]"], "FAIL", "no label gpuform.io/pool"),
+        (["--port=8080"], "FAIL", "so no rule knows a node's pool"),
+    ],
+)  # fmt: skip
+def test_state_metrics_of_others_have_the_labels_of_nodes(
+    arguments: list[str], verdict: str, fact: str
+) -> None:
+    image = "registry.k8s.io/kube-state-metrics/kube-state-metrics:v2.17.0"
+    item = daemons(image, None)
+    item["spec"]["template"]["spec"]["containers"][0]["args"] = arguments
+    cluster = live(env(own={"monitoring": THEIRS}), {DEPLOYMENT: [item]})
+    expect(prometheus.judge_state_metrics(cluster), verdict, fact, "")

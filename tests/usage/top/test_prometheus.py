@@ -17,10 +17,11 @@ import yaml
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
 from gpuform.usage import prometheus
-from gpuform.usage.prometheus import SERVICE, Alert, ApiServerProxy, Prometheus, Sample, Series, Unavailable
+from gpuform.usage.prometheus import Alert, ApiServerProxy, Prometheus, Sample, Series, Unavailable
 from gpuform.usage.top.measured import History, last_hour
 from gpuform.usage.top.view import Gpu, Node, Slice, Use, View
 from infra.model.environment import Environment
+from infra.model.platform.monitoring import Monitoring
 from infra.plan.rules.promql import POOL_REQUESTED, POOL_USED
 from lab.plane.layout import Layout, Record, prometheus_port
 from tests.build.environments import on
@@ -127,7 +128,7 @@ def test_prometheus_of_another_cluster_is_reached_through_the_api_server(
 ) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig({"server": "http://cluster.example"}, {"token": "t"})))
-    transport = ApiServerProxy(file, None)
+    transport = ApiServerProxy(file, None, "http://theirs.metrics:9090")
     served.document = good({"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [1, "2"]}]})
     try:
         for _ in range(2):
@@ -140,7 +141,10 @@ def test_prometheus_of_another_cluster_is_reached_through_the_api_server(
             Prometheus(transport, "look").query("up")
     finally:
         transport.close()
-    assert served.asked[-1] == (f"{SERVICE}/api/v1/query", {"query": ["up"]})
+    assert served.asked[-1] == (
+        "/api/v1/namespaces/metrics/services/http:theirs:9090/proxy/api/v1/query",
+        {"query": ["up"]},
+    )
 
 
 ENV = on("embedded", {"machine": "m6i.xlarge"})
@@ -153,7 +157,7 @@ def ask(env: Environment, paths: Paths) -> AbstractContextManager[Prometheus]:
 def test_prometheus_of_the_embedded_cluster_is_found_by_its_port(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env = ENV.model_copy(update={"monitoring": object()})
+    env = ENV.model_copy(update={"monitoring": Monitoring()})
     paths = Paths(root=tmp_path, state=tmp_path, cache=tmp_path)
     served.document = good({"alerts": []})
     with ask(env, paths) as found, pytest.raises(Failure, match="has no port"):

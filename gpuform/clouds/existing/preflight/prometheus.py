@@ -1,0 +1,101 @@
+"""A Prometheus of others: whether it selects what the stack creates, and knows which pool a node belongs to.
+
+prometheus-operator selects by labels of the objects and of their namespaces; without a namespace selector
+only those of the Prometheus's own namespace (prometheus-operator, api/monitoring/v1, PrometheusSpec).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuform.checkout.listing import abbreviate
+from gpuform.clouds.existing.preflight.cluster import LiveCluster, containers, has_image, object_name
+from gpuform.kubernetes.kinds import DEPLOYMENT, PROMETHEUS
+from gpuform.manifests.documents import entries
+from gpuform.stack.preflight.check import Check, Result
+from infra.model.base import labels
+from infra.model.environment import Environment
+from infra.plan import sharing
+from infra.plan.manifest import own_labels
+from infra.plan.monitoring import NODE_LABELS
+
+_STATE_METRICS, _ALLOWED = ("kube-state-metrics",), "--metric-labels-allowlist="
+Json = Mapping[str, Any]
+
+
+def checks(env: Environment, by_hand: str) -> Iterator[Check]:
+    if env.monitoring and env.monitoring.prometheus:
+        yield Check("Prometheus", f"{by_hand} get {PROMETHEUS.resource} -A -o yaml", judge_selection)
+        sets = f"{by_hand} get {DEPLOYMENT.resource} -A -o yaml"
+        yield Check("labels of nodes in metrics", sets, judge_state_metrics)
+
+
+def judge_selection(cluster: LiveCluster) -> Result:
+    found = list(cluster.list_objects(PROMETHEUS))
+    monitoring = cluster.env.monitoring
+    assert monitoring is not None
+    if not found:
+        fact = "none of prometheus-operator is there, so nothing reads monitors and rules"
+        is_elsewhere = monitoring.prometheus is not None and monitoring.prometheus.url is not None
+        fix = "make sure that an agent reads them and that the CRDs of prometheus-operator are there"
+        return Result("SKIP" if is_elsewhere else "FAIL", fact, fix)
+    refusals = {object_name(item): _refusal(cluster.env, item) for item in found}
+    if chosen := [name for name, refusal in refusals.items() if not refusal]:
+        return Result("PASS", f"{abbreviate(chosen)} selects the monitors and rules of the stack")
+    name, refusal = next(iter(refusals.items()))
+    return Result("FAIL", f"{name} {refusal}", "correct monitoring.prometheus.labels, or its selectors")
+
+
+def _refusal(env: Environment, item: Json) -> str:
+    """Why a Prometheus does not select the stack's objects; empty if it does."""
+    assert env.monitoring is not None
+    tags, namespace, spec = env.monitoring.selected_by, sharing.namespace(env), item.get("spec") or {}
+    of_namespace = {**own_labels(env), labels.NAMESPACE_NAME: namespace}
+    for kind in ("rule", "serviceMonitor"):
+        selector, spaces = spec.get(f"{kind}Selector"), spec.get(f"{kind}NamespaceSelector")
+        if not selects(selector, tags):
+            return f"selects by {kind}Selector {selector or 'nothing'}, and not the labels {dict(tags)}"
+        if spaces is None and item["metadata"].get("namespace") != namespace:
+            return f"has no {kind}NamespaceSelector, and so selects nothing in namespace {namespace}"
+        if spaces is not None and not selects(spaces, of_namespace):
+            return f"does not select namespace {namespace} by {kind}NamespaceSelector {spaces}"
+    return ""
+
+
+def selects(selector: Json | None, tags: Mapping[str, str]) -> bool:
+    """As Kubernetes' LabelSelector: none selects nothing, an empty one everything."""
+    if selector is None or not (selector.get("matchLabels") or {}).items() <= dict(tags).items():
+        return False
+    for term in entries(selector, "matchExpressions"):
+        value, values = tags.get(term["key"]), term.get("values") or ()
+        passed = {
+            "In": value in values,
+            "NotIn": value not in values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }
+        if not passed.get(term["operator"], False):
+            return False
+    return True
+
+
+def judge_state_metrics(cluster: LiveCluster) -> Result:
+    """The rules know a node's pool from the metric kube_node_labels, which has only allowed labels."""
+    found = [item for item in cluster.list_objects(DEPLOYMENT) if has_image(item, _STATE_METRICS)]
+    if not found:
+        fact = "no Deployment of kube-state-metrics is there, and the rules need its metrics"
+        return Result("SKIP", fact, "check that another program exports them")
+    arguments = [
+        str(text).removeprefix(_ALLOWED)
+        for item in found
+        for container in containers(item)
+        for text in container.get("args") or ()
+        if str(text).startswith(_ALLOWED)
+    ]
+    allowed = ",".join(text.partition("nodes=[")[2].partition("]")[0] for text in arguments).split(",")
+    missing = [label for label in NODE_LABELS if label not in allowed]
+    if not missing or "*" in allowed:
+        return Result("PASS", f"{object_name(found[0])} exports the labels of nodes")
+    fact = f"{object_name(found[0])} exports no label {missing[0]} of nodes, so no rule knows a node's pool"
+    return Result("FAIL", fact, f"add {_ALLOWED}nodes=[{','.join(NODE_LABELS)}] to its arguments")
