@@ -140,9 +140,9 @@ class Monitoring(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class QueuesArgs:
-    """Kueue's release, its objects in creation order, and the cluster that has them."""
+    """Kueue's release, unless the cluster has it; its objects in creation order, and their cluster."""
 
-    release: ChartRelease
+    release: ChartRelease | None
     manifests: Sequence[Manifest]
     kubeconfig: pulumi.Input[str]
     context: str | None = None
@@ -162,21 +162,23 @@ class Queues(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         # A rollback of the first install would leave aggregated ClusterRoles behind, which Helm does not take
         # over at the next; after a failed upgrade the old pods go on.
-        release = helm_release(f"{name}-release", args.release, 300, child, atomic=False)
+        release = args.release and helm_release(f"{name}-release", args.release, 300, child, atomic=False)
+        installed = [release] if release else []
         created: list[tuple[str, pulumi.Resource]] = []
         for manifest in args.manifests:
             kind, meta = manifest["kind"], manifest["metadata"]
             before = [item for earlier, item in created if earlier in _AFTER.get(kind, ())]
             options = pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[release, *before],
+                depends_on=[*installed, *before],
                 custom_timeouts=timeouts(DRAIN_MINUTES, DRAIN_MINUTES, DRAIN_MINUTES)
                 if kind == "ClusterQueue"
                 else None,
             )
             prefix = f"{meta['namespace'].replace('-', '--')}-" if kind == "LocalQueue" else ""
             created.append((kind, resource(f"{name}-{kind}-{prefix}{meta['name']}", manifest, options)))
-        cluster = {"kubeconfig": args.kubeconfig, "context": args.context}
-        after = pulumi.ResourceOptions(parent=self, depends_on=[release, *(item for _, item in created)])
-        pulumi.CustomResource("gpuform:queues:KueueRemoval", f"{name}-removal", cluster, after)
+        if release:
+            cluster = {"kubeconfig": args.kubeconfig, "context": args.context}
+            after = pulumi.ResourceOptions(parent=self, depends_on=[release, *(item for _, item in created)])
+            pulumi.CustomResource("gpuform:queues:KueueRemoval", f"{name}-removal", cluster, after)
         self.register_outputs({})

@@ -31,6 +31,7 @@ from infra.model.workload.queues import Queues
 from infra.model.workload.serving import KServe
 from infra.model.workload.workload import InferenceWorkload, Workload
 
+Controller = Literal["keda", "kserve", "kueue"]
 MAX_POOLS = 200
 """Our choice, for a bounded time; EKS allows 30 managed node groups by default [EKS, service quotas]."""
 MAX_OBJECTS = 1000
@@ -69,6 +70,9 @@ class Environment(Model):
     queues: Queues | None = option("Queues in which workloads wait for their team's quota; none if left out.")
     workloads: tuple[Workload, ...] = option("What runs on the pools.", (), max_length=MAX_OBJECTS)
     kserve: KServe | None = option("Settings of KServe, if a workload has a model.")
+    existing: Annotated[tuple[Controller, ...], each_once("name each once")] = option(
+        "Controllers that the cluster has already, so that the stack installs none: keda, kserve, kueue.", ()
+    )
     monitoring: Monitoring | None = option("Metrics, retention and alerts; no monitoring if left out.")
     health: Health | None = option("Handling of nodes with a broken GPU; none if left out.")
     cost: Cost | None = option("Its budget, and prices that extend or override the price lists.")
@@ -156,9 +160,24 @@ class Environment(Model):
         return tuple(work for work in self.workloads if isinstance(work, InferenceWorkload) and work.model)
 
     @property
+    def uses(self) -> tuple[Controller, ...]:
+        """Controllers that act on objects of the stack, whoever installs them."""
+        used: dict[Controller, bool] = {
+            "keda": self.has_scaling,
+            "kserve": bool(self.served_workloads),
+            "kueue": self.queues is not None,
+        }
+        return tuple(name for name, is_used in used.items() if is_used)
+
+    def installs(self, controller: Controller) -> bool:
+        """Whether the stack installs the controller."""
+        return controller in self.uses and controller not in self.existing
+
+    @property
     def installs_cert_manager(self) -> bool:
         """Whether KServe's webhooks get their certificate from a cert-manager of this stack."""
-        return bool(self.served_workloads) and (self.kserve or KServe()).cert_manager == "install"
+        has_own = (self.kserve or KServe()).cert_manager == "existing"
+        return "kserve" in self.uses and not has_own and "kserve" not in self.existing
 
     @property
     def context(self) -> str | None:
@@ -225,7 +244,7 @@ class Environment(Model):
         }
         exclude |= {
             key: True
-            for key in ("gpus", "machines", "registries", "acknowledge_loss")
+            for key in ("gpus", "machines", "existing", "registries", "acknowledge_loss")
             if not getattr(self, key)
         }
         return self.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=exclude)

@@ -26,8 +26,8 @@ KEPT_KIND, KEPT_CRD = "ClusterStorageContainer", f"clusterstoragecontainers.{API
 
 
 def releases(env: Environment) -> tuple[ChartRelease, ...]:
-    """In the order of installation: cert-manager, KServe's CRDs, its controller; none without a model."""
-    if not env.served_workloads:
+    """In the order of installation: cert-manager, KServe's CRDs, its controller; none if not installed."""
+    if not env.installs("kserve"):
         return ()
     charts, version = versions.KSERVE_REPOSITORY, f"v{versions.KSERVE}"
     tolerations = gpu_operator.system_tolerations(env)

@@ -46,6 +46,8 @@ NODE_LABELS = (
     labels.INSTANCE_GPU_COUNT,
 )
 """Node labels that kube-state-metrics exports, and no others: each makes a series per node and value."""
+POD_LABELS = (labels.QUEUE_MANAGED, labels.QUEUE_ADMITTED)
+"""Labels of pods that it exports if pods wait in queues."""
 
 
 def release(env: Environment) -> ChartRelease | None:
@@ -64,7 +66,7 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
 
     The chart generates Grafana's password at installation and keeps it in the Secret ``monitoring-grafana``.
     """
-    pods = [f"pods=[{labels.QUEUE_MANAGED},{labels.QUEUE_ADMITTED}]"] if env.queues else []
+    pods = [f"pods=[{','.join(POD_LABELS)}]"] if env.queues else []
     system = gpu_operator.system_tolerations(env)
     names = {
         "alertmanager": _alertmanager(monitoring, system),
@@ -142,8 +144,32 @@ def _grafana(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Value
 
 
 def objects_before(env: Environment) -> tuple[Manifest, ...]:
-    """What the exporter exports, and how that of others is scraped."""
-    return tuple(filter(None, (scraping.config_map(env), scraping.exporter_monitor(env))))
+    """What the exporter exports; and for a Prometheus of others what its release would scrape."""
+    return tuple(
+        filter(None, (scraping.config_map(env), scraping.exporter_monitor(env), _kueue_monitor(env)))
+    )
+
+
+def _kueue_monitor(env: Environment) -> Manifest | None:
+    """Kueue's metrics for a Prometheus of others; as in ``monitoring.yaml`` for the stack's own."""
+    if env.monitoring is None or env.installs_prometheus or not env.installs("kueue"):
+        return None
+    metadata = _metadata(env, "kueue")
+    metadata["labels"] |= env.monitoring.selected_by
+    app = {labels.APP_NAME: "kueue", "app.kubernetes.io/component": "metrics-service"}
+    endpoint = {
+        "port": "https",
+        "path": "/metrics",
+        "scheme": "https",
+        "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+        "tlsConfig": {"insecureSkipVerify": True},
+    }
+    spec = {
+        "namespaceSelector": {"matchNames": [KUEUE]},
+        "selector": {"matchLabels": app},
+        "endpoints": [endpoint],
+    }
+    return manifest("ServiceMonitor", metadata, "monitoring.coreos.com/v1", spec=spec)
 
 
 def rule_groups(env: Environment) -> list[dict[str, Any]]:

@@ -92,8 +92,7 @@ def _parts(
         yield "karpenter", (eks.karpenter_crd_release(env), eks.karpenter_release(env)), objects
     yield "scheduler", (), scheduler.manifests(env)
     yield "health", (), health.manifests(env)
-    if chart := queues.release(env):
-        yield "queues", (chart,), queues.manifests(env)
+    yield "queues", (queues.release(env),), queues.manifests(env)
     yield "scaling", (scaling.release(env),), ()
     yield "kserve", kserve.releases(env), ()
     yield "room", (), quotas.manifests(env)

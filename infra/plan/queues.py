@@ -42,12 +42,12 @@ CONCURRENCY = {
 
 
 def release(env: Environment) -> ChartRelease | None:
-    """Kueue's release, CRDs included; None without queues.
+    """Kueue's release, CRDs included; None without queues, or if the cluster has it.
 
     The published chart on every kind of cluster. Offline and on the embedded cluster, the program's host
     replaces published charts by folders of this machine (GPUFORM_CHARTS), with the same values.
     """
-    if env.queues is None:
+    if env.queues is None or not env.installs("kueue"):
         return None
     chart, chart_values = f"{versions.KUEUE_REPOSITORY}/kueue", values(env, env.queues)
     return plan_release(env, chart, None, versions.KUEUE, (KUEUE, KUEUE_RELEASE), chart_values)

@@ -49,12 +49,12 @@ _FIRST_WITH_IMAGE_VOLUMES = (1, 35)
 def namespaces(env: Environment) -> tuple[Manifest, ...]:
     """The operator's namespace, privileged for its operands, and the others, which are not."""
     restricted = {workload.namespace for workload in env.workloads} | {space.name for space in env.namespaces}
-    if env.queues:
-        restricted |= {KUEUE, *(name for team in env.queues.teams for name in team.namespaces)}
+    restricted |= {name for team in (env.queues.teams if env.queues else ()) for name in team.namespaces}
+    restricted |= {KUEUE} if env.installs("kueue") else set()
     restricted -= set(BUILT_IN)
     restricted |= {SCHEDULER} if env.uses_packer else set()
-    restricted |= {KEDA} if env.has_scaling else set()
-    restricted |= {KSERVE} if env.served_workloads else set()
+    restricted |= {KEDA} if env.installs("keda") else set()
+    restricted |= {KSERVE} if env.installs("kserve") else set()
     restricted |= {CERT_MANAGER} if env.installs_cert_manager else set()
     restricted |= {HEALTH} if env.health else set()
     restricted |= {TRIAL} if any(startup.has_trial(env, pool) for pool in env.pools) else set()

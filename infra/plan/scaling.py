@@ -30,12 +30,12 @@ MIN_WINDOW_S = 60
 
 
 def release(env: Environment) -> ChartRelease | None:
-    """KEDA's release, CRDs included; None if nothing is scaled.
+    """KEDA's release, CRDs included; None if nothing is scaled, or if the cluster has it.
 
     By the chart's defaults its pods meet the Pod Security level restricted, and its webhook fails open
     (failurePolicy Ignore) [kedacore/charts, keda/values.yaml].
     """
-    if not env.has_scaling:
+    if not env.installs("keda"):
         return None
     values = {"tolerations": gpu_operator.system_tolerations(env)}
     return plan_release(env, "keda", versions.KEDA_REPOSITORY, versions.KEDA, (KEDA, RELEASE), values)

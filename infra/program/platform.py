@@ -101,7 +101,7 @@ def platform(
     if part := planned.get("queues"):
         # Its webhooks must answer before pods are created in the teams' namespaces.
         queues_args = QueuesArgs(
-            release=part.release,
+            release=part.release if part.releases else None,
             manifests=part.manifests,
             kubeconfig=target.kubeconfig,
             context=env.context,

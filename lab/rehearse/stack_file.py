@@ -48,7 +48,7 @@ def read(file: Path) -> Declared:
 def derive(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> Declared:
     """The environment for the rehearsal's engine; ``env`` is the declared one, parsed."""
     environment = deepcopy(dict(declared))
-    for key in ("workloads", "state"):
+    for key in ("workloads", "state", "existing"):
         environment.pop(key, None)
     if env.monitoring:
         environment["monitoring"] = {**(environment.get("monitoring") or {}), "interval": INTERVAL}

@@ -9,7 +9,8 @@ import yaml
 
 from infra.config import parse
 from infra.model.environment import Environment
-from infra.plan import images, queues, quotas, workloads
+from infra.model.platform.monitoring import Monitoring
+from infra.plan import images, monitoring, queues, quotas, workloads
 from tests.build import aws_environments
 from tests.build.edits import changed
 from tests.build.environments import on
@@ -277,3 +278,28 @@ def test_chart_and_image_come_from_mirrors_and_are_listed() -> None:
     listed = {item.name: item.pulled_as for item in images.list_artifacts(env)}
     assert listed["registry.k8s.io/kueue/kueue:v0.19.2"] == "r.example/k8s/kueue/kueue:v0.19.2"
     assert "oci://registry.k8s.io/kueue/charts/kueue:0.19.2" in listed
+
+
+class TestKueueOfOthers:
+    def env(self, **more: Any) -> Environment:
+        queued = {"queues": {"teams": [{"name": "one", "namespaces": ["one"], "quota": {"t4": 4}}]}}
+        pool = {"name": "t4", **T4, "selector": {"a": "b"}}
+        return on("existing", pool, **queued, **more)
+
+    def test_its_objects_are_the_same_and_nothing_is_installed(self) -> None:
+        own, theirs = self.env(), self.env(existing=["kueue"])
+        assert queues.manifests(theirs) == queues.manifests(own)
+        assert queues.release(own) is not None
+        assert queues.release(theirs) is None
+        made = [{item["metadata"]["name"] for item in quotas.namespaces(env)} for env in (own, theirs)]
+        assert made[0] - made[1] == {"kueue-system"}
+        assert not [entry for entry in images.list_artifacts(theirs) if "kueue" in entry.name]
+
+    def test_own_kueue_is_scraped_by_a_prometheus_of_others(self) -> None:
+        monitored = {"prometheus": {"service": "p.metrics:9090", "labels": {"release": "stack"}}}
+        found = [item for item in monitoring.objects_before(self.env(monitoring=monitored))]
+        (monitor,) = [item for item in found if item["kind"] == "ServiceMonitor"]
+        values = monitoring.values(self.env(monitoring={}), Monitoring())
+        (own,) = values["prometheus"]["additionalServiceMonitors"]
+        assert monitor["spec"] == {key: own[key] for key in ("namespaceSelector", "selector", "endpoints")}
+        assert monitor["metadata"]["labels"]["release"] == "stack"

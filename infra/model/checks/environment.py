@@ -61,7 +61,17 @@ def check(env: Environment) -> None:
     if isinstance(env.cluster, HostsCluster):
         cluster_values = {key: getattr(env, key) for key in hosts.CLUSTER_KEYS}
         hosts.check(env.cluster, operator, env.pools, cluster_values)
+    _check_existing(env)
     fit.check(env)
+
+
+def _check_existing(env: Environment) -> None:
+    for index, name in enumerate(env.existing):
+        if env.cluster.kind not in ("existing", "hosts"):
+            fact = "the stack makes this cluster, and no controller is there before"
+            raise InputError(f"existing[{index}]", fact, "leave it out: the stack installs it")
+        if name not in env.uses:
+            raise InputError(f"existing[{index}]", f"nothing of the stack needs {name}", "leave it out")
 
 
 def _check_declared(env: Environment) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 from gpuform.clouds.existing.preflight.cluster import LiveCluster
 from gpuform.kubernetes.kinds import (
     CLUSTER_POLICY,
+    CLUSTER_QUEUE,
     DAEMON_SET,
     DEPLOYMENT,
     LIMIT_RANGE,
     NODE,
     PROMETHEUS,
+    RESOURCE_FLAVOR,
     RESOURCE_QUOTA,
     Kind,
 )
@@ -36,7 +38,8 @@ def env(pool: Json | None = None, own: Json | None = None, **operator: Any) -> E
 def live(
     env: Environment, objects: Mapping[Kind, Sequence[Json]] | None = None, has_release: bool | None = None
 ) -> LiveCluster:
-    kinds = (CLUSTER_POLICY, DAEMON_SET, DEPLOYMENT, LIMIT_RANGE, NODE, PROMETHEUS, RESOURCE_QUOTA)
+    kinds = (CLUSTER_POLICY, CLUSTER_QUEUE, DAEMON_SET, DEPLOYMENT, LIMIT_RANGE, NODE)
+    kinds += (PROMETHEUS, RESOURCE_FLAVOR, RESOURCE_QUOTA)
     return LiveCluster(env, has_release, {**dict.fromkeys(kinds, ()), **(objects or {})}.__getitem__)
 
 

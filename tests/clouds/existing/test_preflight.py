@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
-from gpuform.clouds.existing.preflight import checks, limits, nodes, prometheus
+from gpuform.clouds.existing.preflight import checks, controllers, limits, nodes, prometheus
 from gpuform.clouds.existing.preflight import cluster as existing
 from gpuform.engine.files import EngineFiles
 from gpuform.engine.pending import RELEASE
 from gpuform.kubernetes.kinds import (
     CLUSTER_POLICY,
+    CLUSTER_QUEUE,
     DAEMON_SET,
     DEPLOYMENT,
     LIMIT_RANGE,
@@ -332,7 +334,7 @@ def test_prometheus_of_others_selects_what_the_stack_creates(
         (["--metric-labels-allowlist=nodes=[*],pods=[app]"], "PASS", "exports the labels"),
         ([f"--metric-labels-allowlist=pods=[a],nodes=[{','.join(NODE_LABELS)}]"], "PASS", "exports"),
         (["--metric-labels-allowlist=pods=[gpuform.io/pool]"], "FAIL", "no label gpuform.io/pool"),
-        (["--port=8080"], "FAIL", "so no rule knows a node's pool"),
+        (["--port=8080"], "FAIL", "which the rules need"),
     ],
 )  # fmt: skip
 def test_state_metrics_of_others_have_the_labels_of_nodes(
@@ -343,3 +345,71 @@ def test_state_metrics_of_others_have_the_labels_of_nodes(
     item["spec"]["template"]["spec"]["containers"][0]["args"] = arguments
     cluster = live(env(own={"monitoring": THEIRS}), {DEPLOYMENT: [item]})
     expect(prometheus.judge_state_metrics(cluster), verdict, fact, "")
+
+
+QUEUED = {
+    "queues": {"teams": [{"name": "team", "namespaces": ["lab"], "quota": {"t4": 1}}]},
+    "existing": ["kueue"],
+}
+PREFIXES = ["cpu", "memory", "ephemeral-storage", "hugepages-", "vpc.amazonaws.com/efa"]
+JOB = {"name": "j", "namespace": "lab", "kind": "job", "pool": "t4", "queue": "team", "image": "a:1"}
+
+
+def kueue(tag: str = "v0.16.1") -> Json:
+    item = daemons(f"registry.k8s.io/kueue/kueue:{tag}", None)
+    item["metadata"] |= {"name": "kueue-controller-manager", "namespace": "kueue-system"}
+    return item
+
+
+def judged_kueue(config: Json | None, *deployments: Json, queues: Any = ()) -> Result:
+    own = {**QUEUED, "workloads": [JOB]}
+    found = live(env(own=own), {DEPLOYMENT: deployments, CLUSTER_QUEUE: queues})
+    text = {"data": {"controller_manager_config.yaml": json.dumps(config)}} if config is not None else None
+    asked = replace(found, find=lambda kind, namespace, name: text if namespace == "kueue-system" else None)
+    return controllers.judge("kueue", asked)
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "fact"),
+    [
+        ({}, "PASS", "kueue-system/kueue-controller-manager is 0.16"),
+        ({"resources": {"excludeResourcePrefixes": [""]}}, "PASS", ""),
+        ({"resources": {"excludeResourcePrefixes": ["cpu"]}}, "FAIL", "it counts memory, of which"),
+        ({"resources": None}, "FAIL", "it counts cpu, of which"),
+        ({"integrations": {"frameworks": ["pod"]}}, "FAIL", "it does not manage batch/job"),
+        ({"managedJobsNamespaceSelector": {"matchLabels": {"a": "b"}}}, "FAIL", "leaves out namespace lab"),
+        (
+            {"managedJobsNamespaceSelector": {"matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]}},
+            "PASS", "",
+        ),
+        (None, "SKIP", "kueue-system/kueue-manager-config was not found"),
+    ],
+)  # fmt: skip
+def test_kueue_of_others_admits_what_the_stack_queues(changed: Any, verdict: str, fact: str) -> None:
+    config = {
+        "resources": {"excludeResourcePrefixes": PREFIXES},
+        "integrations": {"frameworks": ["batch/job"]},
+    }
+    expect(judged_kueue(config | changed if changed is not None else None, kueue()), verdict, fact, "")
+
+
+@pytest.mark.parametrize(
+    ("deployments", "verdict", "fact"),
+    [
+        ([], "FAIL", "is not there"),
+        ([kueue("v0.14.2")], "FAIL", "is 0.14, and the stack needs 0.15"),
+        ([kueue("main")], "SKIP", "its version is not in registry.k8s.io/kueue/kueue:main"),
+    ],
+)
+def test_controller_of_others_is_there_and_new_enough(
+    deployments: list[Json], verdict: str, fact: str
+) -> None:
+    expect(judged_kueue({}, *deployments), verdict, fact, "")
+
+
+def test_queue_of_others_is_not_taken_over() -> None:
+    taken = {"metadata": {"name": "team", "labels": {"gpuform.io/environment": "other"}}}
+    expect(
+        judged_kueue({}, kueue(), queues=[taken]), "FAIL", "ClusterQueue team is of others", "another name"
+    )

@@ -41,11 +41,12 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LiveCluster:
-    """What the cluster has: ``list_objects`` lists those of a kind."""
+    """What the cluster has: ``list_objects`` lists those of a kind, ``find`` one by namespace and name."""
 
     env: Environment
     has_release: bool | None
     list_objects: Callable[[Kind], Iterable[Json]]
+    find: Callable[[Kind, str, str], Json | None] = lambda kind, namespace, name: None
 
     @cached_property
     def daemon_sets(self) -> Sequence[Json]:
@@ -101,6 +102,17 @@ def list_objects(kubeconfig: str, context: str | None, kind: Kind) -> Sequence[J
     try:
         with Reader(kubeconfig, context) as cluster:
             return cluster.list_objects(kind)
+    except (ValueError, OSError) as error:
+        raise Failure("cluster", str(error) or type(error).__name__, f"check {kubeconfig}") from None
+
+
+def find_object(kubeconfig: str, context: str | None, kind: Kind, namespace: str, name: str) -> Json | None:
+    """The object of that name; None without it. Raises Failure without an answer."""
+    from gpuform.kubernetes.cluster import Reader
+
+    try:
+        with Reader(kubeconfig, context) as cluster:
+            return cluster.find(kind, namespace, name)
     except (ValueError, OSError) as error:
         raise Failure("cluster", str(error) or type(error).__name__, f"check {kubeconfig}") from None
 

@@ -18,7 +18,7 @@ from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import sharing
 from infra.plan.manifest import own_labels
-from infra.plan.monitoring import NODE_LABELS
+from infra.plan.monitoring import NODE_LABELS, POD_LABELS
 
 _STATE_METRICS, _ALLOWED = ("kube-state-metrics",), "--metric-labels-allowlist="
 Json = Mapping[str, Any]
@@ -93,9 +93,12 @@ def judge_state_metrics(cluster: LiveCluster) -> Result:
         for text in container.get("args") or ()
         if str(text).startswith(_ALLOWED)
     ]
-    allowed = ",".join(text.partition("nodes=[")[2].partition("]")[0] for text in arguments).split(",")
-    missing = [label for label in NODE_LABELS if label not in allowed]
-    if not missing or "*" in allowed:
-        return Result("PASS", f"{object_name(found[0])} exports the labels of nodes")
-    fact = f"{object_name(found[0])} exports no label {missing[0]} of nodes, so no rule knows a node's pool"
-    return Result("FAIL", fact, f"add {_ALLOWED}nodes=[{','.join(NODE_LABELS)}] to its arguments")
+    needed = {"nodes": NODE_LABELS} | ({"pods": POD_LABELS} if cluster.env.queues else {})
+    for kind, names in needed.items():
+        allowed = ",".join(text.partition(f"{kind}=[")[2].partition("]")[0] for text in arguments).split(",")
+        missing = [label for label in names if label not in allowed]
+        if missing and "*" not in allowed:
+            fact = f"{object_name(found[0])} exports no label {missing[0]} of {kind}, which the rules need"
+            whole = ",".join(f"{key}=[{','.join(values)}]" for key, values in needed.items())
+            return Result("FAIL", fact, f"add {_ALLOWED}{whole} to its arguments")
+    return Result("PASS", f"{object_name(found[0])} exports the labels of nodes")
