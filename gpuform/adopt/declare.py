@@ -210,11 +210,11 @@ def _parts(found: Found) -> Iterator[InputError]:
     """Programs beside the GPUs, which an environment does not declare."""
     here = partial(_names, found)
     if pools := here(NODE_POOL):
-        fact = f"Karpenter makes nodes by {pools}"
-        yield InputError("Karpenter", fact, "gpuform selects its nodes, and does not change NodePools")
+        remedy = "gpuform selects its nodes, and does not change NodePools"
+        yield InputError("Karpenter", f"it makes nodes by NodePool {pools}", remedy)
     if queues := here(CLUSTER_QUEUE):
-        fact = f"Kueue has {queues}"
-        yield InputError("Kueue", fact, "they stay as they are; gpuform manages only queues of its own Kueue")
+        remedy = "they stay as they are; `existing: [kueue]` adds queues of your own"
+        yield InputError("Kueue", f"it has queues {queues}", remedy)
     if found.all(CLUSTER_POLICY):
         fact = f"ClusterPolicy {here(CLUSTER_POLICY)} configures driver, sharing and MIG"
         yield InputError("NVIDIA's operator", fact, "gpu_operator.mode existing leaves it alone")

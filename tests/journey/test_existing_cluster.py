@@ -20,14 +20,15 @@ import yaml
 
 from gpuform.checkout.paths import Paths
 from gpuform.clouds import stack_teardown
-from gpuform.clouds.existing.preflight import cluster, prometheus
+from gpuform.clouds.existing.preflight import cluster, controllers, prometheus
 from gpuform.engine import Engine, EngineFailure
 from gpuform.stack.destroy import Destroy, Options
 from gpuform.usage.prometheus import Prometheus, local_client
 from gpuform.usage.status import read_status
 from infra import versions
 from infra.config import load
-from infra.plan import monitoring
+from infra.plan import monitoring, queues
+from lab.offline import pinned_charts
 from lab.offline.charts import Charts
 from lab.plane import ControlPlane
 from lab.plane.layout import Layout, prometheus_port
@@ -42,6 +43,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
 CPU = {"cpu": "16", "memory": "120Gi", "pods": "110"}
+SYSTEM = ["kube-system", "kueue-system"]
 ONE_A100 = {**CPU, "gpu": "10de:20f1", "gpu-count": "1"}
 
 
@@ -65,7 +67,11 @@ def theirs(request: pytest.FixtureRequest, tmp_path: Path, toolchain: Toolchain)
     own = Plane(paths, toolchain, ControlPlane(paths, toolchain))
     try:
         own.plane.choose_operator(getattr(request, "param", "") == "real")
-        own.plane.start()
+        with_kueue = getattr(request, "param", "") == "kueue"
+        if with_kueue:
+            own.plane.start_with_controllers("kueue")
+        else:
+            own.plane.start()
         for manifest in (node("theirs-gpu", {"rack": "7"}, ONE_A100), node("theirs-cpu", {"rack": "1"}, CPU)):
             own.kubectl("apply", "-f", "-", input=json.dumps(manifest))
         yield own
@@ -283,3 +289,64 @@ def test_a_prometheus_of_others_measures_the_stack_and_stays_as_it_is(
         until(lambda: asked.query('gpuform:pool:gpus_requested{pool="a100"}'), bool, 60)
     engine.destroy("there", on_event=lambda event: None)
     assert kept(theirs) == before
+
+
+@pytest.mark.usefixtures("gate")
+@pytest.mark.parametrize("theirs", ["kueue"], indirect=True)
+def test_kueue_of_others_admits_the_stacks_jobs_and_stays_as_it_is(
+    fresh: Checkout, theirs: Plane, repository: str, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    folder = HERE.root / pinned_charts.pin_folder("kueue")
+    chart = pinned_charts.controller_chart("kueue", folder, HERE.cache)
+    queued = {"teams": [{"name": "team", "namespaces": ["lab"], "quota": {"a100": {"1g.5gb": 2}}}]}
+    jobs = [
+        {
+            "name": name,
+            "namespace": "lab",
+            "kind": "job",
+            "pool": "a100",
+            "queue": "team",
+            "image": "a:1",
+            "parallelism": 2,
+        }
+        for name in ("first", "second")
+    ]
+    declare(fresh, theirs, repository, {"rack": "7"}, queues=queued, workloads=jobs, existing=["kueue"])
+    env = load(fresh.paths.root / "Pulumi.there.yaml")
+    assert env.queues
+    values = queues.values(env, env.queues)
+    config = yaml.safe_load(values["managerConfig"]["controllerManagerConfigYaml"])
+    others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": SYSTEM}
+    config["managedJobsNamespaceSelector"] = {"matchExpressions": [others]}
+    values["managerConfig"]["controllerManagerConfigYaml"] = yaml.safe_dump(config)
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    command = ["--kubeconfig", str(theirs.kubeconfig), "install", "kueue", str(chart), "-f", str(file)]
+    place = ["-n", "kueue-system", "--create-namespace", "--wait", "--timeout", "90s"]
+    done = subprocess.run([str(toolchain.path("helm")), *command, *place], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+    def theirs_now() -> Any:
+        kinds = "deployments,configmaps,serviceaccounts,services"
+        items = json.loads(theirs.kubectl("get", kinds, "-n", "kueue-system", "-o", "json"))["items"]
+        return [(item["kind"], item["metadata"]["name"], item.get("spec")) for item in items]
+
+    before = theirs_now()
+    live_cluster = cluster.LiveCluster(
+        env,
+        False,
+        functools.partial(cluster.list_objects, str(theirs.kubeconfig), None),
+        functools.partial(cluster.find_object, str(theirs.kubeconfig), None),
+    )
+    (result,) = [check.run(live_cluster) for check in controllers.checks(env, "kubectl")]
+    assert result.verdict == "PASS", result
+    engine = quiet_engine(fresh)
+    engine.up("there", on_event=lambda event: None)
+
+    def admitted() -> list[bool]:
+        items = json.loads(theirs.kubectl("get", "jobs", "-n", "lab", "-o", "json"))["items"]
+        return sorted(not item["spec"].get("suspend") for item in items)
+
+    assert until(admitted, lambda found: True in found, 60) == [False, True]
+    engine.destroy("there", on_event=lambda event: None)
+    assert theirs_now() == before
