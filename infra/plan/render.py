@@ -12,7 +12,7 @@ from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
 from infra.model.hosts.cluster import HostsCluster
 from infra.model.pool import allocatable
-from infra.plan import cost, inventory, sharing
+from infra.plan import cost, inventory, karpenter_patches, sharing
 from infra.plan.cloud_files import cloud_documents
 from infra.plan.cost import to_document
 from infra.plan.manifest import Manifest
@@ -39,6 +39,10 @@ def render(
     if env.has_cluster:
         documents = {f"{part.name}.yaml": _part(part) for part in parts(env).values()}
         documents |= cloud_documents(env)
+        found = karpenter_patches.patches(env)
+        documents |= {f"nodepool-{name}.yaml": [patch] for name, patch in found.items()}
+        if overlays := karpenter_patches.overlays(env):
+            documents["node-overlays.yaml"] = list(overlays)
         files |= {name: _documents(contents) for name, contents in documents.items()}
     return dict(sorted(files.items()))
 

@@ -21,10 +21,12 @@ import yaml
 from gpuform.checkout.paths import Paths
 from infra import versions
 from infra.model.base.namespaces import CERT_MANAGER
+from infra.plan import karpenter_patches, sharing
 from infra.strict_yaml import load_all
 from lab.offline.charts import Charts
 from lab.plane import monitoring
 from lab.toolchain import Toolchain
+from tests.build.environments import on
 from tests.checks import everything
 from tests.checks.charts import AT_HAND, OURS, crds_in, rendered, values_of
 from tests.checks.everything import Document
@@ -151,6 +153,35 @@ def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolc
     ]
     objects = [entry for entry in made if not entry["apiVersion"].startswith("cert-manager.io/")]
     assert len(server(*objects, ours=chart in OURS).split()) == len(objects) > 0
+
+
+@pytest.mark.usefixtures("server")
+def test_patch_of_a_node_pool_keeps_what_others_set(control_plane: Plane) -> None:
+    kubectl = control_plane.kubectl
+    theirs = copy.deepcopy(next(item for item in every_object() if item["kind"] == "NodePool"))
+    theirs["metadata"] = {"name": "inference"}
+    theirs["spec"]["template"]["metadata"] = {"labels": {"team": "a"}}
+    pool = {"name": "t4", "gpu": {"models": ["T4"], "count": 1}, "sharing": {"kind": "mps", "replicas": 2}}
+    env = on(
+        "existing",
+        {**pool, "selector": {"karpenter.sh/nodepool": "inference"}},
+        gpu_operator={"mode": "existing"},
+    )
+    (patch,) = karpenter_patches.patches(env).values()
+    overlays = as_list(karpenter_patches.overlays(env))
+    kubectl("apply", "--server-side", "--field-manager=team", "-f", "-", input=json.dumps(theirs))
+    try:
+        before = json.loads(kubectl("get", "nodepool", "inference", "-o", "json"))["spec"]
+        kubectl("patch", "nodepool", "inference", "--type=merge", "-p", json.dumps(patch))
+        kubectl("apply", "--server-side", "-f", "-", input=overlays)
+        after = json.loads(kubectl("get", "nodepool", "inference", "-o", "json"))["spec"]
+        ours = sharing.pool_labels(env, env.pools[0])
+        assert after["template"]["metadata"].pop("labels") == {"team": "a", **ours}
+        assert before["template"]["metadata"].pop("labels") == {"team": "a"}
+        assert after == before
+    finally:
+        kubectl("delete", "nodepool", "inference")
+        kubectl("delete", "--wait=true", "--ignore-not-found", "-f", "-", input=overlays)
 
 
 def test_large_crds_are_applied_by_the_server(server: Submit, control_plane: Plane) -> None:

@@ -15,7 +15,7 @@ from infra.model.checks.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
 from infra.model.environment import Environment
 from infra.model.gpu.machines import MACHINES
 from infra.model.pool import allocatable
-from infra.plan import eks, karpenter, readiness_gate, render
+from infra.plan import eks, karpenter, karpenter_patches, readiness_gate, render
 from infra.plan.rules import facts
 from tests.build.aws_environments import COUNTS, MODELS, SLICED, TABLE, aws
 from tests.build.environments import on
@@ -338,3 +338,30 @@ def test_an_existing_pool_says_by_discoverys_label_what_each_node_offers() -> No
     texts = "".join(map(str, facts.rules(env)))
     assert 'label_nvidia_com_gpu_count="8"' in texts
     assert "instance_gpu_count" not in texts
+
+
+class TestNodePoolsOfOthers:
+    def env(self, **pool: Any) -> Environment:
+        chosen = {"name": "t4", "gpu": {"models": ["T4"], "count": [1, 4]}, **pool}
+        chosen.setdefault("selector", {"karpenter.sh/nodepool": "inference"})
+        return on("existing", chosen, gpu_operator={"mode": "existing"})
+
+    def test_patch_has_the_labels_of_the_pool_and_an_overlay_per_number_of_gpus(self) -> None:
+        shared = {"kind": "time_slicing", "replicas": 3}
+        env = self.env(sharing=shared)
+        labels = {"gpuform.io/pool": "t4", "gpuform.io/environment": "e"}
+        patch = {"spec": {"template": {"metadata": {"labels": labels}}}}
+        assert karpenter_patches.patches(env) == {"inference": patch}
+        assert [item["spec"]["capacity"] for item in karpenter_patches.overlays(env)] == [
+            {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "3"},
+            {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "12"},
+        ]
+        assert {"nodepool-inference.yaml", "node-overlays.yaml"} <= render.render(env).keys()
+
+    def test_whole_gpus_need_no_overlay(self) -> None:
+        assert karpenter_patches.overlays(self.env()) == ()
+
+    @pytest.mark.parametrize("selector", [{"a": "b"}, {"karpenter.sh/nodepool": "x", "a": "b"}])
+    def test_only_a_pool_of_all_nodes_of_a_node_pool_has_a_patch(self, selector: dict[str, str]) -> None:
+        assert karpenter_patches.patches(self.env(selector=selector)) == {}
+        assert not [name for name in render.render(self.env(selector=selector)) if "nodepool" in name]

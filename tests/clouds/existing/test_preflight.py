@@ -22,6 +22,7 @@ from gpuform.kubernetes.kinds import (
     DEPLOYMENT,
     LIMIT_RANGE,
     NODE,
+    NODE_POOL,
     PROMETHEUS,
     RESOURCE_QUOTA,
 )
@@ -413,3 +414,18 @@ def test_queue_of_others_is_not_taken_over() -> None:
     expect(
         judged_kueue({}, kueue(), queues=[taken]), "FAIL", "ClusterQueue team is of others", "another name"
     )
+
+
+@pytest.mark.parametrize(
+    ("template", "verdict", "fact"),
+    [
+        ({"gpuform.io/pool": "t4"}, "PASS", "they give their nodes the labels"),
+        ({"team": "a"}, "SKIP", "gives its nodes no label gpuform.io/pool: pods of pool t4 start none"),
+        (None, "FAIL", "NodePool inference is not there"),
+    ],
+)
+def test_node_pools_of_others_promise_the_labels_of_pools(template: Any, verdict: str, fact: str) -> None:
+    declared = env(pool={"selector": {"karpenter.sh/nodepool": "inference"}})
+    spec = {"template": {"metadata": {"labels": template}}}
+    found = [{"metadata": {"name": "inference"}, "spec": spec}] if template is not None else []
+    expect(controllers.judge_node_pools(live(declared, {NODE_POOL: found})), verdict, fact, "")

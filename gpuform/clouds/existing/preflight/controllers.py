@@ -16,13 +16,13 @@ from gpuform.clouds.existing.preflight.cluster import (
     object_name,
 )
 from gpuform.clouds.existing.preflight.prometheus import selects
-from gpuform.kubernetes.kinds import CLUSTER_QUEUE, CONFIG_MAP, DEPLOYMENT, RESOURCE_FLAVOR, Kind
+from gpuform.kubernetes.kinds import CLUSTER_QUEUE, CONFIG_MAP, DEPLOYMENT, NODE_POOL, RESOURCE_FLAVOR, Kind
 from gpuform.manifests.documents import entries, mapping_at
 from gpuform.stack.preflight.check import Check, Result
 from infra import strict_yaml
 from infra.model.base import labels
 from infra.model.environment import Environment
-from infra.plan import queues
+from infra.plan import karpenter_patches, queues
 
 Json = Mapping[str, Any]
 _IMAGES = {"keda": "keda", "kserve": "kserve-controller", "kueue": "kueue"}
@@ -39,6 +39,8 @@ def checks(env: Environment, by_hand: str) -> Iterator[Check]:
     for name in env.existing:
         command = f"{by_hand} get {DEPLOYMENT.resource} -A -o wide"
         yield Check(name, command, partial(judge, name))
+    if karpenter_patches.selected(env):
+        yield Check("Karpenter's NodePools", f"{by_hand} get {NODE_POOL.resource} -o yaml", judge_node_pools)
 
 
 def judge(name: str, cluster: LiveCluster) -> Result:
@@ -58,6 +60,23 @@ def judge(name: str, cluster: LiveCluster) -> Result:
     if name == "kueue" and (refusal := _refusal(cluster, str(item["metadata"].get("namespace")))):
         return refusal
     return Result("PASS", f"{object_name(item)} is {match[1]}.{match[2]}")
+
+
+def judge_node_pools(cluster: LiveCluster) -> Result:
+    """Whether NodePools of others give their nodes the labels of the pools that select them."""
+    found = {item["metadata"]["name"]: item for item in cluster.list_objects(NODE_POOL)}
+    pools = karpenter_patches.selected(cluster.env)
+    if missing := sorted(pools.keys() - found.keys()):
+        return Result("FAIL", f"NodePool {missing[0]} is not there", "correct the pool's selector")
+    for name, pool in pools.items():
+        tags = mapping_at(found[name], ("spec", "template", "metadata", "labels"))
+        if tags.get(labels.POOL) != pool.name:
+            fact = (
+                f"NodePool {name} gives its nodes no label {labels.POOL}: pods of pool {pool.name} start none"
+            )
+            fix = f"patch it with nodepool-{name}.yaml of `gpuform render`; Karpenter then replaces its nodes"
+            return Result("SKIP", fact, fix)
+    return Result("PASS", "they give their nodes the labels of the pools")
 
 
 def _text(name: str) -> str:
