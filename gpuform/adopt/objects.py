@@ -78,17 +78,18 @@ def read_cluster(kubeconfig: Path, context: str | None = None) -> Found:
 def read_dump(path: Path) -> Found:
     """Read files or a folder with the output of ``kubectl get -o json|yaml``; InputError without nodes."""
     wanted = {(_group(kind.group), kind.name): kind for kind in (*KINDS, CONFIG_MAP)}
-    objects: dict[Kind, list[Json]] = {kind: [] for kind in wanted.values()}
+    objects: dict[Kind, dict[tuple[str, str], Json]] = {kind: {} for kind in wanted.values()}
     for file, text in documents.read_files([path]).items():
         for item in _valid(_items(file, text)):
             api, name = str(item.get("apiVersion") or ""), str(item.get("kind") or "")
             if kind := wanted.get((api.rpartition("/")[0], name)):
-                objects[kind].append(item)
+                objects[kind][_key(item)] = item
     if not objects[NODE]:
         remedy = "write one with `kubectl get nodes,pods,... -A -o json`: docs/howto/existing-cluster.md"
         raise InputError(str(path), "holds no Node", remedy)
-    found = {_key(item): item for item in objects.pop(CONFIG_MAP)}
-    return Found(objects, lambda namespace, name: found.get((namespace, name)))
+    config_maps = objects.pop(CONFIG_MAP)
+    listed = {kind: tuple(items.values()) for kind, items in objects.items()}
+    return Found(listed, lambda namespace, name: config_maps.get((namespace, name)))
 
 
 def _group(path: str) -> str:

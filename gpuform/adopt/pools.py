@@ -88,8 +88,7 @@ def find_groups(
     groups: list[Group] = []
     for members in found.values():
         own = [node for node, _ in members]
-        others = [node for node in nodes if node not in own]
-        selector = find_selector(own, others)
+        selector = find_selector(own, nodes)
         if selector is None:
             fact = "no labels select these nodes and no others"
             left_out.append(
@@ -124,18 +123,18 @@ def _group_label(node: Node) -> str:
     return next((f"{key}={node.labels[key]}" for key in keys if node.labels.get(key)), "")
 
 
-def find_selector(own: Sequence[Node], others: Sequence[Node]) -> dict[str, str] | None:
-    """The fewest labels that all of these nodes have and no other node; the best known ones first."""
-    first = own[0].labels
-    shared = [
-        key for key, value in first.items() if value and all(node.labels.get(key) == value for node in own)
-    ]
-    usable = sorted(
-        (key for key in shared if key in _GROUPS + _LAST or _is_own(key)), key=lambda key: (_rank(key), key)
-    )
+def find_selector(own: Sequence[Node], nodes: Sequence[Node]) -> dict[str, str] | None:
+    """The fewest labels that of all nodes only its ``own`` have; the best known ones first."""
+    first, names = own[0].labels, {node.name for node in own}
+    having = {
+        key: {node.name for node in nodes if node.labels.get(key) == value}
+        for key, value in first.items()
+        if value and (key in _GROUPS + _LAST or _is_own(key))
+    }
+    usable = sorted((key for key, of in having.items() if names <= of), key=lambda key: (_rank(key), key))
     for size in range(1, _MOST_KEYS + 1):
         for keys in itertools.combinations(usable, size):
-            if not any(all(node.labels.get(key) == first[key] for key in keys) for node in others):
+            if set.intersection(*(having[key] for key in keys)) == names:
                 return {key: first[key] for key in keys}
     return None
 

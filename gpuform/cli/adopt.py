@@ -55,7 +55,13 @@ def adopt(
         assert dump is not None
         found = objects.read_dump(dump)
     cluster = {"kind": "existing", "kubeconfig": _portable(kubeconfig or Path("~/.kube/config"))}
-    result = declare.adopt(found, cluster | ({"context": context} if context else {}), name)
+    try:
+        result = declare.adopt(found, cluster | ({"context": context} if context else {}), name)
+    except InputError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fact = f"has an object that no API server returns ({type(error).__name__}: {error})"
+        raise InputError(str(dump or kubeconfig), fact, "write it again with kubectl -o json") from None
     left_out = (*result.without_pool, *result.left_out)
     text = "\n".join(_lines(result.document, left_out))
     if output:

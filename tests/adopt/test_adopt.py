@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from gpuform.adopt import declare, objects
 from gpuform.adopt.declare import Adopted
 from gpuform.checkout.errors import Failure, InputError
+from gpuform.cli.main import app
 from infra.model.base import labels
 from infra.plan import quotas, sharing
 from tests.build.clusters import CLUSTER, dump_of, kubernetes
@@ -156,3 +161,23 @@ class TestDumps:
         result = adopted(items, tmp_path)
         said = json.dumps(result.document) + str(result.without_pool) + str(result.left_out)
         assert secret not in said
+
+    @settings(max_examples=50, deadline=None)
+    @given(data=st.data())
+    def test_damaged_dump_is_adopted_or_refused(self, data: st.DataObject) -> None:
+        file = data.draw(st.sampled_from(CLUSTERS))
+        items = [kubernetes(item) for item in yaml.safe_load(file.read_text())["objects"]]
+        for _ in range(data.draw(st.integers(1, 3))):
+            at: Any = data.draw(st.sampled_from(items))
+            while isinstance(at, dict) and at:
+                key = data.draw(st.sampled_from(sorted(at)))
+                if not isinstance(at[key], dict) or not at[key] or data.draw(st.booleans()):
+                    at[key] = data.draw(st.sampled_from([None, "", "x", 7, [], {}, [None], {"a": None}]))
+                    break
+                at = at[key]
+        with TemporaryDirectory() as folder:
+            dump = Path(folder) / "dump.json"
+            dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+            answer = CliRunner().invoke(app, ["adopt", "--from", str(dump)])
+        assert answer.exit_code in (0, 1, 2), answer.exception
+        assert answer.exception is None or isinstance(answer.exception, SystemExit), answer.exception
