@@ -1,4 +1,4 @@
-"""Pools of a cluster that others run: nodes with the same GPUs, sharing and taints, and their selector."""
+"""Pools of a cluster that others run: nodes of one group with the same GPUs and sharing; their selector."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _MOST_KEYS = 3
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes of one pool. ``taints`` are what a pool declares: the GPU taint is among them."""
+    """Nodes of one pool. ``taints`` are those of all of them, the GPU taint included."""
 
     name: str
     gpus: NodeGpus
@@ -83,7 +83,7 @@ def find_groups(
         except InputError as error:
             left_out.append(error)
             continue
-        parts = [_group_label(node), gpus.model, gpus.sharing, declared_taints(taints[node.name])]
+        parts = [_group_label(node), gpus.model, gpus.sharing]
         found.setdefault(json.dumps(parts, sort_keys=True), []).append((node, gpus))
     groups: list[Group] = []
     for members in found.values():
@@ -98,9 +98,9 @@ def find_groups(
         counts = tuple(sorted({gpus.count for _, gpus in members}))
         taken = {group.name for group in groups}
         name = _unique(_name(own[0], members[0][1]), taken)
-        groups.append(
-            Group(name, members[0][1], counts, tuple(own), declared_taints(taints[own[0].name]), selector)
-        )
+        of_each = [declared_taints(taints[node.name]) for node in own]
+        common = tuple(taint for taint in of_each[0] if all(taint in others for others in of_each))
+        groups.append(Group(name, members[0][1], counts, tuple(own), common, selector))
     return sorted(groups, key=lambda group: group.name), left_out
 
 

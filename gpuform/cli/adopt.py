@@ -79,8 +79,8 @@ def adopt(
     show(as_json, document, [tables.build_table("Pools", _COLUMNS, _rows(result), whole=_COLUMNS[:1])])
     if as_json:
         return
-    for error in left_out:
-        say(f"not declared: {error}")
+    for entry in left_out:
+        say(f"not declared: {entry}")
     assert output is not None
     say(f"wrote {short_path(output)}; next: gpuform preview {name}")
 

@@ -95,13 +95,24 @@ class TestGroups:
         )
         assert t4["selector"] == {"nvidia.com/gpu.product": "Tesla-T4"}
         items[2]["labels"]["nvidia.com/gpu.product"] = "Tesla-T4"
-        items[2]["taints"] = ("team=x:NoSchedule",)
+        shared = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}
+        items[2]["labels"] |= shared
+        items[2]["offers"] = {"nvidia.com/gpu.shared": 4}
         pools = adopted(items, tmp_path).document["pools"]
         assert {"rack": "1", "tier": "gold"} in [pool["selector"] for pool in pools]
 
     def test_older_names_of_a_product_are_known(self, tmp_path: Path) -> None:
         (pool,) = adopted([node("a", product="A100-SXM4-40GB")], tmp_path).document["pools"]
         assert pool["gpu"]["models"] == ["A100-SXM4-40GB"]
+
+    def test_pool_declares_the_taints_that_all_of_its_nodes_have(self, tmp_path: Path) -> None:
+        items = [
+            node("a", taints=("team=x:NoSchedule", "gone:NoExecute")),
+            node("b", taints=("team=x:NoSchedule",)),
+        ]
+        document = adopted(items, tmp_path).document
+        assert document["gpu_operator"]["gpu_taint"] == {"key": "team", "value": "x"}
+        assert [pool.get("taints") for pool in document["pools"]] == [None]
 
     def test_nodes_of_a_stack_keep_its_names(self, tmp_path: Path) -> None:
         tags = {labels.POOL: "fast", labels.ENVIRONMENT: "prod"}
