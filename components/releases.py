@@ -105,9 +105,9 @@ class Scaling(ReleaseComponent):
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoringArgs:
-    """The release, if the cluster has no Prometheus of others; ``objects``: PrometheusRules and dashboards.
+    """The release, unless the cluster has a Prometheus; ``objects``: rules, monitors and dashboards.
 
-    ``counters``: what the exporter exports, and the monitor of an exporter of others.
+    ``counters``: the ConfigMap of the exporter.
     """
 
     release: ChartRelease | None
@@ -134,7 +134,7 @@ class Monitoring(pulumi.ComponentResource):
             prefix = f"{name}-{manifest['metadata']['name'].removeprefix('gpuform-')}"
             # A ConfigMap is updated in place (the provider's enableConfigMapMutable): during a replacement, a
             # dashboard would be missing in Grafana. A ConfigMap that must be replaced has another name.
-            resource(prefix if manifest["kind"] == "ConfigMap" else f"{prefix}-rules", manifest, after)
+            resource(f"{prefix}-rules" if manifest["kind"] == "PrometheusRule" else prefix, manifest, after)
         self.register_outputs({"status": release.status} if release else {})
 
 

@@ -144,32 +144,24 @@ def _grafana(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Value
 
 
 def objects_before(env: Environment) -> tuple[Manifest, ...]:
-    """What the exporter exports; and for a Prometheus of others what its release would scrape."""
-    return tuple(
-        filter(None, (scraping.config_map(env), scraping.exporter_monitor(env), _kueue_monitor(env)))
-    )
+    """Objects that must exist before the exporter: what it exports."""
+    config_map = scraping.config_map(env)
+    return (config_map,) if config_map else ()
 
 
-def _kueue_monitor(env: Environment) -> Manifest | None:
-    """Kueue's metrics for a Prometheus of others; as in ``monitoring.yaml`` for the stack's own."""
-    if env.monitoring is None or env.installs_prometheus or not env.installs("kueue"):
-        return None
-    metadata = _metadata(env, "kueue")
-    metadata["labels"] |= env.monitoring.selected_by
-    app = {labels.APP_NAME: "kueue", "app.kubernetes.io/component": "metrics-service"}
-    endpoint = {
-        "port": "https",
-        "path": "/metrics",
-        "scheme": "https",
-        "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
-        "tlsConfig": {"insecureSkipVerify": True},
-    }
-    spec = {
-        "namespaceSelector": {"matchNames": [KUEUE]},
-        "selector": {"matchLabels": app},
-        "endpoints": [endpoint],
-    }
-    return manifest("ServiceMonitor", metadata, "monitoring.coreos.com/v1", spec=spec)
+def monitors(env: Environment) -> Iterator[Manifest]:
+    """ServiceMonitors for a Prometheus of others: of their exporter, and those that our release has."""
+    if env.monitoring is None or env.installs_prometheus:
+        return
+    if monitor := scraping.exporter_monitor(env):
+        yield monitor
+    for entry in values(env, env.monitoring)["prometheus"]["additionalServiceMonitors"]:
+        if entry["name"] == "kueue" and not env.installs("kueue"):
+            continue
+        metadata = _metadata(env, entry["name"])
+        metadata["labels"] |= env.monitoring.selected_by
+        spec = {key: value for key, value in entry.items() if key != "name"}
+        yield manifest("ServiceMonitor", metadata, "monitoring.coreos.com/v1", spec=spec)
 
 
 def rule_groups(env: Environment) -> list[dict[str, Any]]:

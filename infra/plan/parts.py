@@ -67,7 +67,7 @@ def _parts(
     if env.monitoring:
         # The release brings the CRDs of the operands' ServiceMonitor and of every rule.
         yield "monitoring", (monitoring.release(env),), monitoring.objects_before(env)
-        yield "monitoring-rules", (), monitoring.rule_objects(env)
+        yield "monitoring-rules", (), (*monitoring.rule_objects(env), *monitoring.monitors(env))
         yield "dashboards", (), monitoring.dashboard_objects(env)
     if mode == "operator":
         yield "gpu-operator", (gpu_operator.release(env),), ()

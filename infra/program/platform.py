@@ -79,10 +79,11 @@ def platform(
     # Created after the pools and deleted before them: it would restore the labels that they remove.
     create(objects.PoolKeeper, "pool-keeper", "pool-keeper", namespaces, pools)
     monitored: list[pulumi.Resource] = []
-    if part := planned.get("monitoring"):
+    if "monitoring-rules" in planned:
+        part = planned.get("monitoring")  # none if the cluster has both a Prometheus and an exporter
+        release = part.release if part and part.releases else None
         later = (*manifests("monitoring-rules"), *manifests("dashboards"))
-        release = part.release if part.releases else None
-        args = MonitoringArgs(release=release, counters=part.manifests, objects=later)
+        args = MonitoringArgs(release=release, counters=manifests("monitoring"), objects=later)
         monitored.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
     before_elastic = _operands(env, planned, target.kubeconfig, prefix, after(shared, pools, *monitored))
     operator = before_elastic[0] if before_elastic else pools

@@ -87,9 +87,21 @@ WORKLOADS = (
     {**REPLICAS, "update": {"kind": "blue_green"}},
 )
 
+_BESIDE: dict[str, Any] = {
+    "name": "beside",
+    "cluster": {"kind": "existing", "kubeconfig": "/k"},
+    "monitoring": {"prometheus": {"service": "p.metrics:9090", "labels": {"release": "stack"}}},
+    "pools": [{"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}],
+    "queues": {"teams": [{"name": "team", "namespaces": ["lab"], "quota": {"t4": 1}}]},
+}
+"""Beside a Prometheus of others."""
+
 PROGRAMS: dict[str, dict[str, Any]] = {
     **STACKS,
     **PLATFORMS,
+    "beside a Prometheus": _BESIDE,
+    "beside an operator": {**_BESIDE, "gpu_operator": {"mode": "existing"}},
+    "beside a Kueue": {**_BESIDE, "existing": ["kueue"]},
     "hosts alone": hosts_alone(),
     "workloads": workloads_alone(*WORKLOADS),
 }

@@ -30,6 +30,8 @@ def test_preview_and_up_register_the_same_resources(name: str) -> None:
     """None hides behind an Output."""
     preview, real = record(PROGRAMS[name], preview=True), record(PROGRAMS[name])
     assert preview.registered() == real.registered()
+    named = [(item.type, item.name) for item in real.resources]
+    assert len(named) == len(set(named)), "the engine refuses two resources of one name"
     for provider in real.of("pulumi:providers:kubernetes"):
         # A ConfigMap of the same name changes in place: replaced, a dashboard would disappear meanwhile.
         assert provider.inputs["enableConfigMapMutable"] == "true"

@@ -201,7 +201,7 @@ class TestPrometheusOfOthers:
 
     def test_exporter_of_another_operator_is_scraped_as_the_stacks_own(self) -> None:
         env = existing(THEIRS, mode="existing")
-        (monitor,) = monitoring.objects_before(env)
+        (monitor,) = monitoring.monitors(env)
         (endpoint,) = monitor["spec"]["endpoints"]
         own = scraping.service_monitor(env.monitoring) if env.monitoring else {}
         assert {key: own[key] for key in ("honorLabels", "interval", "relabelings", "scrapeTimeout")} == {

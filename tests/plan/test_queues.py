@@ -297,8 +297,7 @@ class TestKueueOfOthers:
 
     def test_own_kueue_is_scraped_by_a_prometheus_of_others(self) -> None:
         monitored = {"prometheus": {"service": "p.metrics:9090", "labels": {"release": "stack"}}}
-        found = [item for item in monitoring.objects_before(self.env(monitoring=monitored))]
-        (monitor,) = [item for item in found if item["kind"] == "ServiceMonitor"]
+        (monitor,) = monitoring.monitors(self.env(monitoring=monitored))
         values = monitoring.values(self.env(monitoring={}), Monitoring())
         (own,) = values["prometheus"]["additionalServiceMonitors"]
         assert monitor["spec"] == {key: own[key] for key in ("namespaceSelector", "selector", "endpoints")}
