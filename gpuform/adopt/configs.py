@@ -10,10 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuform.clouds.existing.preflight.cluster import DEVICE_PLUGINS, has_image, is_operator_owned
-from gpuform.manifests.documents import entries, mapping_at
-from infra import strict_yaml
-from infra.model.base import labels
-from infra.model.base.errors import InputError
+from gpuform.manifests.documents import entries, mapping_at, mapping_in
 
 Json = Mapping[str, Any]
 ConfigMaps = Callable[[str, str], Json | None]
@@ -46,16 +43,16 @@ def plugin_config(
     policies: Sequence[Json],
     daemon_sets: Sequence[Json],
     config_map: ConfigMaps,
-    node_labels: Mapping[str, str],
+    name: str,
 ) -> Json:
-    """The device plugin's configuration on a node; empty if it has none, or none that can be read."""
+    """The device plugin's configuration of that name, or the default one; empty if none can be read."""
     default = ""
     for policy in policies:
         default = str(mapping_at(policy, ("spec", "devicePlugin", "config")).get("default") or "")
-    chosen = node_labels.get(labels.DEVICE_PLUGIN_CONFIG) or default
+    chosen = name or default
     for data in _data(named(policies, daemon_sets), config_map):
         key = chosen or ("default" if "default" in data else next(iter(data)) if len(data) == 1 else "")
-        config = _parse(data.get(key))
+        config = mapping_in(data.get(key))
         if "sharing" in config or "flags" in config:
             return config
     return {}
@@ -67,7 +64,7 @@ def mig_layout(
     """The entries of a named layout of the MIG manager, in mig-parted's format; none if it is unknown."""
     for data in _data(named(policies, daemon_sets), config_map):
         for text in data.values():
-            found = entries(mapping_at(_parse(text), ("mig-configs",)), name)
+            found = entries(mapping_at(mapping_in(text), ("mig-configs",)), name)
             if found and all(isinstance(entry, Mapping) for entry in found):
                 return found
     return ()
@@ -77,14 +74,6 @@ def _data(keys: Iterable[tuple[str, str]], config_map: ConfigMaps) -> Iterator[M
     for namespace, name in dict.fromkeys(keys):
         if data := mapping_at(config_map(namespace, name), ("data",)):
             yield data
-
-
-def _parse(text: Any) -> Json:
-    try:
-        value = strict_yaml.parse(text, "") if isinstance(text, str) else {}
-    except InputError:
-        return {}
-    return value if isinstance(value, Mapping) else {}
 
 
 def _operand_namespaces(daemon_sets: Iterable[Json]) -> list[str]:

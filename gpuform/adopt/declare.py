@@ -1,4 +1,4 @@
-"""The environment that declares what a cluster has, and what of it no environment can declare.
+"""Writes an environment that declares what a cluster has, and lists what it cannot declare.
 
 Each part is checked by the environment's own rules: what they refuse is left out, with their reason.
 """
@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from gpuform.adopt import configs
@@ -68,11 +68,14 @@ def adopt(found: Found, cluster: Json, name: str = NAME) -> Adopted:
     raw = {item["metadata"]["name"]: item for item in found.all(NODE)}
     nodes = sorted((parse_node(item, claims) for item in raw.values()), key=lambda node: node.name)
     sources = found.all(CLUSTER_POLICY), found.all(DAEMON_SET), found.config_map
+    # Read once, not for each node that uses it.
+    plugin_of = cache(partial(configs.plugin_config, *sources))
+    layout_of = cache(partial(configs.mig_layout, *sources))
     groups, without_pool = find_groups(
         nodes,
         {key: taints_of(item) for key, item in raw.items()},
-        lambda node: configs.plugin_config(*sources, node.labels),
-        lambda node: configs.mig_layout(*sources, node.labels.get(labels.MIG_CONFIG, "")),
+        lambda node: plugin_of(node.labels.get(labels.DEVICE_PLUGIN_CONFIG, "")),
+        lambda node: layout_of(node.labels.get(labels.MIG_CONFIG, "")),
     )
     if not groups:
         reason = "; ".join(map(str, without_pool[:3])) or "no node has a label or resource of NVIDIA's"
@@ -95,7 +98,7 @@ def adopt(found: Found, cluster: Json, name: str = NAME) -> Adopted:
 
 
 def _own_name(nodes: Sequence[Node]) -> str:
-    """The environment whose labels the nodes have, if gpuform runs there already."""
+    """The name of the environment in the nodes' labels, if gpuform runs there already; empty without."""
     names = Counter(node.labels[labels.ENVIRONMENT] for node in nodes if labels.ENVIRONMENT in node.labels)
     return names.most_common(1)[0][0] if names else ""
 

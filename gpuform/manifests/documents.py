@@ -95,6 +95,15 @@ def mapping_at(value: Any, keys: Keys) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def mapping_in(text: Any) -> Mapping[str, Any]:
+    """The mapping that a text holds as YAML, such as an entry of a ConfigMap; empty if it is none."""
+    try:
+        value = strict_yaml.parse(text, "") if isinstance(text, str) else {}
+    except InputError:
+        return {}
+    return value if isinstance(value, Mapping) else {}
+
+
 def read_files(paths: Iterable[Path]) -> dict[str, str]:
     """The text of each file; folders are read with all below, ``-`` is standard input.
 

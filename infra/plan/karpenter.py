@@ -18,7 +18,7 @@ and not per GPU, so there is one overlay for each number of GPUs. NodeOverlay is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from infra.model.aws import images
@@ -169,20 +169,39 @@ def node_overlays(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
     """
     if pool.elastic is None:
         return ()
-    overlays = []
-    if pool.gpus and not isinstance(pool.sharing, Exclusive):
-        for count in sorted({machine.gpus for machine in pool.machines}):
-            term = label_in(labels.INSTANCE_GPU_COUNT, [str(count)])
-            overlays.append(_overlay(env, pool, f"{count}-gpu", overlay_capacity(env, pool, count), term))
+    names = sorted(pool.node_pools)
+    overlays = gpu_overlays(env, pool, names, {machine.gpus for machine in pool.machines})
     if pool.hugepages:
-        overlays.append(_overlay(env, pool, "hugepages", {labels.HUGE_PAGES: pool.hugepages}))
+        overlays.append(_overlay(env, pool, names, "hugepages", {labels.HUGE_PAGES: pool.hugepages}))
     return tuple(overlays)
 
 
+def gpu_overlays(env: Environment, pool: Pool, names: list[str], counts: Iterable[int]) -> list[Manifest]:
+    """For each number of GPUs of the nodes of these NodePools; none if its GPUs are exclusive."""
+    if not pool.gpus or isinstance(pool.sharing, Exclusive):
+        return []
+    return [
+        _overlay(
+            env,
+            pool,
+            names,
+            f"{count}-gpu",
+            overlay_capacity(env, pool, count),
+            label_in(labels.INSTANCE_GPU_COUNT, [str(count)]),
+        )
+        for count in sorted(counts)
+    ]
+
+
 def _overlay(
-    env: Environment, pool: Pool, suffix: str, resources: dict[str, str], *terms: dict[str, Any]
+    env: Environment,
+    pool: Pool,
+    names: list[str],
+    suffix: str,
+    resources: dict[str, str],
+    *terms: dict[str, Any],
 ) -> Manifest:
-    of_pool = label_in(labels.NODE_POOL, sorted(pool.node_pools))
+    of_pool = label_in(labels.NODE_POOL, names)
     metadata = {"name": f"{pool.name}-{suffix}", "labels": object_labels(env, pool)}
     spec = {"requirements": [of_pool, *terms], "capacity": resources}
     return manifest("NodeOverlay", metadata, "karpenter.sh/v1alpha1", spec=spec)

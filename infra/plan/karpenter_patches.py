@@ -8,19 +8,17 @@ are printed, not applied: Karpenter replaces the nodes of a NodePool with anothe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
-from infra.model.pool.sharing import Exclusive
 from infra.plan import sharing
-from infra.plan.karpenter import overlay_capacity
-from infra.plan.manifest import Manifest, label_in, manifest, own_labels
+from infra.plan.karpenter import gpu_overlays
+from infra.plan.manifest import Manifest
 
 
 def selected(env: Environment) -> dict[str, Pool]:
-    """Pools whose nodes are all those of one NodePool, by its name."""
+    """Pools by the name of a NodePool: each selects all nodes of that NodePool, and no others."""
     names = [(pool.selector or {}).get(labels.NODE_POOL) for pool in env.pools]
     counts = Counter(names)
     return {
@@ -40,14 +38,9 @@ def patches(env: Environment) -> dict[str, Manifest]:
 
 def overlays(env: Environment) -> tuple[Manifest, ...]:
     """NodeOverlays with the shares and slices that the nodes of NodePools offer."""
-    return tuple(item for name, pool in selected(env).items() for item in _overlays(env, name, pool))
-
-
-def _overlays(env: Environment, name: str, pool: Pool) -> Iterator[Manifest]:
-    if not pool.gpus or pool.by_claim or isinstance(pool.sharing, Exclusive):
-        return
-    for count in pool.gpu_counts:
-        terms = [label_in(labels.NODE_POOL, [name]), label_in(labels.INSTANCE_GPU_COUNT, [str(count)])]
-        metadata = {"name": f"{pool.name}-{count}-gpu", "labels": own_labels(env, POOL=pool.name)}
-        spec = {"requirements": terms, "capacity": overlay_capacity(env, pool, count)}
-        yield manifest("NodeOverlay", metadata, "karpenter.sh/v1alpha1", spec=spec)
+    return tuple(
+        overlay
+        for name, pool in selected(env).items()
+        if not pool.by_claim
+        for overlay in gpu_overlays(env, pool, [name], pool.gpu_counts)
+    )

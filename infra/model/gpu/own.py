@@ -208,12 +208,8 @@ class OwnGpu(Model):
         "Memory in MiB, as nvidia-smi prints it."
     )
     compute: Compute = required("CUDA compute capability, for example 8.9.")
-    pci: _Pci | None = option(
-        "PCI vendor and device, as lspci -nn prints them: 10de:2236; only the MIG manager needs it."
-    )
-    driver: OwnDriver | None = option(
-        "NVIDIA drivers that support it; those for its compute capability if left out."
-    )
+    pci: _Pci | None = option("PCI vendor and device, as lspci -nn prints them: 10de:2236; needed with mig.")
+    driver: OwnDriver | None = option("Drivers that support it; by its compute capability if left out.")
     mig: OwnMig | None = option("Its MIG table; the GPU has no MIG if left out.")
     linked: Literal["nvlink", "nvswitch"] | None = option(
         "Link to the other GPUs of its machine: nvlink, or nvswitch (needs the fabric manager on hosts with "

@@ -9,19 +9,24 @@ plugins register the same resource, and two masters of node feature discovery de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE, operations
 from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, NODE, Kind
+from gpuform.manifests.documents import entries
 from gpuform.stack.preflight.check import Check, Result, local_state
 from infra.model.environment import Environment
 from infra.plan import device_plugin, sharing, startup
 from infra.plan.manifest import tolerates
+
+if TYPE_CHECKING:
+    from gpuform.kubernetes.cluster import Cluster
 
 NFD, DEVICE_PLUGINS = ("node-feature-discovery",), ("k8s-device-plugin",)
 """Names of the images of node feature discovery, and of NVIDIA's device plugin."""
@@ -97,24 +102,42 @@ def checks(env: Environment, by_hand: str) -> Iterator[Check]:
 
 def list_objects(kubeconfig: str, context: str | None, kind: Kind) -> Sequence[Json]:
     """All objects of a kind; none if the server does not have it. Raises Failure without an answer."""
-    from gpuform.kubernetes.cluster import Reader
-
-    try:
-        with Reader(kubeconfig, context) as cluster:
-            return cluster.list_objects(kind)
-    except (ValueError, OSError) as error:
-        raise Failure("cluster", str(error) or type(error).__name__, f"check {kubeconfig}") from None
+    with _reader(kubeconfig, context) as cluster:
+        return cluster.list_objects(kind)
 
 
 def find_object(kubeconfig: str, context: str | None, kind: Kind, namespace: str, name: str) -> Json | None:
     """The object of that name; None without it. Raises Failure without an answer."""
+    with _reader(kubeconfig, context) as cluster:
+        return cluster.find(kind, namespace, name)
+
+
+@contextmanager
+def _reader(kubeconfig: str, context: str | None) -> Iterator[Cluster]:
     from gpuform.kubernetes.cluster import Reader
 
     try:
         with Reader(kubeconfig, context) as cluster:
-            return cluster.find(kind, namespace, name)
+            yield cluster
     except (ValueError, OSError) as error:
         raise Failure("cluster", str(error) or type(error).__name__, f"check {kubeconfig}") from None
+
+
+def selects(selector: Json | None, tags: Mapping[str, str]) -> bool:
+    """As Kubernetes' LabelSelector: none selects nothing, an empty one everything."""
+    if selector is None or not (selector.get("matchLabels") or {}).items() <= dict(tags).items():
+        return False
+    for term in entries(selector, "matchExpressions"):
+        value, values = tags.get(term["key"]), term.get("values") or ()
+        passed = {
+            "In": value in values,
+            "NotIn": value not in values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }
+        if not passed.get(term["operator"], False):
+            return False
+    return True
 
 
 def has_release(paths: Paths, stack: str) -> bool | None:

@@ -7,19 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gpuform.checkout.errors import InputError
 from gpuform.checkout.listing import abbreviate
 from gpuform.clouds.existing.preflight.cluster import (
     LiveCluster,
     containers,
     image_name,
     object_name,
+    selects,
 )
-from gpuform.clouds.existing.preflight.prometheus import selects
 from gpuform.kubernetes.kinds import CLUSTER_QUEUE, CONFIG_MAP, DEPLOYMENT, NODE_POOL, RESOURCE_FLAVOR, Kind
-from gpuform.manifests.documents import entries, mapping_at
+from gpuform.manifests.documents import entries, mapping_at, mapping_in
 from gpuform.stack.preflight.check import Check, Result
-from infra import strict_yaml
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import karpenter_patches, queues
@@ -103,7 +101,7 @@ def _refusal(cluster: LiveCluster, namespace: str) -> Result | None:
             fact = f"{kind.name} {abbreviate(taken)} is of others, and the update would change it"
             return Result("FAIL", fact, "give the team or the pool another name")
     config_map = cluster.find(CONFIG_MAP, namespace, _CONFIGURATION)
-    config = _configuration(config_map)
+    config = mapping_in(mapping_at(config_map, ("data",)).get("controller_manager_config.yaml"))
     if not config:
         fact = f"its configuration {namespace}/{_CONFIGURATION} was not found"
         return Result("SKIP", fact, "compare it with docs/howto/queues.md")
@@ -133,12 +131,3 @@ def _names(env: Environment) -> Iterator[tuple[Kind, set[str]]]:
 def _covers(prefixes: Sequence[Any], name: str) -> bool:
     """Whether Kueue leaves out resources of this name; it compares prefixes."""
     return any(name.startswith(str(prefix)) for prefix in prefixes)
-
-
-def _configuration(config_map: Json | None) -> Json:
-    text = mapping_at(config_map, ("data",)).get("controller_manager_config.yaml")
-    try:
-        value = strict_yaml.parse(text, "") if isinstance(text, str) else {}
-    except InputError:
-        return {}
-    return value if isinstance(value, Mapping) else {}

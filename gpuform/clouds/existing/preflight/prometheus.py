@@ -10,9 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuform.checkout.listing import abbreviate
-from gpuform.clouds.existing.preflight.cluster import LiveCluster, containers, has_image, object_name
+from gpuform.clouds.existing.preflight.cluster import (
+    LiveCluster,
+    containers,
+    has_image,
+    object_name,
+    selects,
+)
 from gpuform.kubernetes.kinds import DEPLOYMENT, PROMETHEUS
-from gpuform.manifests.documents import entries
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.base import labels
 from infra.model.environment import Environment
@@ -61,23 +66,6 @@ def _refusal(env: Environment, item: Json) -> str:
         if spaces is not None and not selects(spaces, of_namespace):
             return f"does not select namespace {namespace} by {kind}NamespaceSelector {spaces}"
     return ""
-
-
-def selects(selector: Json | None, tags: Mapping[str, str]) -> bool:
-    """As Kubernetes' LabelSelector: none selects nothing, an empty one everything."""
-    if selector is None or not (selector.get("matchLabels") or {}).items() <= dict(tags).items():
-        return False
-    for term in entries(selector, "matchExpressions"):
-        value, values = tags.get(term["key"]), term.get("values") or ()
-        passed = {
-            "In": value in values,
-            "NotIn": value not in values,
-            "Exists": value is not None,
-            "DoesNotExist": value is None,
-        }
-        if not passed.get(term["operator"], False):
-            return False
-    return True
 
 
 def judge_state_metrics(cluster: LiveCluster) -> Result:
