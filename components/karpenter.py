@@ -47,10 +47,9 @@ class Karpenter(pulumi.ComponentResource):
         node_role, access = self._node_role()
         queue, rules = self._queue()
         grants = self._controller_role(node_role, queue)
-        crds = helm_release(f"{name}-crd", args.crds, TIMEOUT_S, self._child, skip_crds=True)
+        crds = helm_release(f"{name}-crd", args.crds, TIMEOUT_S, self._child)
         after = pulumi.ResourceOptions(parent=self, depends_on=[crds, *access, *rules, *grants])
-        # The first release has the CRDs; Helm would never upgrade those of the second.
-        helm_release(f"{name}-controller", args.controller, TIMEOUT_S, after, skip_crds=True)
+        helm_release(f"{name}-controller", args.controller, TIMEOUT_S, after)
         self.register_outputs({})
 
     def _node_role(self) -> tuple[iam.Role, list[pulumi.Resource]]:

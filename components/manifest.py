@@ -109,6 +109,7 @@ def helm_release(
         namespace=planned.namespace,
         name=planned.name,
         values=planned.values,
+        skip_crds=planned.skip_crds,
         atomic=atomic,
         timeout=timeout,
         opts=opts,

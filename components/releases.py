@@ -87,8 +87,6 @@ class DraDriver(ReleaseComponent):
     """NVIDIA's DRA driver on nodes with GPUs by claim, and device classes."""
 
     TYPE = "gpuform:platform:DraDriver"
-    # Compute domains are off, and the operator's chart has their CRDs, too.
-    SETTINGS: ClassVar = {"skip_crds": True}
 
 
 class EfaDevicePlugin(ReleaseComponent):

@@ -12,6 +12,7 @@ import pulumi
 from infra.config import parse
 from infra.inventory import ROOT
 from infra.model.base.errors import InputError
+from infra.model.base.guard_names import ONLY
 from infra.model.environment import Environment
 from infra.model.pool.allocatable import claimable, summary
 from infra.program import guards, target
@@ -53,9 +54,12 @@ def main() -> None:
         created = cluster(env)
     except InputError as error:
         raise pulumi.RunError(str(error)) from None
+    only = [name for name in os.environ.get(ONLY, "").split(",") if name]
     if created:
-        platform(env, created)
+        platform(env, created, only=only)
         pulumi.export("kubeconfig", pulumi.Output.secret(created.kubeconfig))
+    if only:
+        pulumi.export("only", only)
     pulumi.export("environment", env.resolved())
     pulumi.export("pools", {pool.name: summary(pool) | claimable(pool) for pool in env.pools})
 

@@ -7,6 +7,7 @@ ENVIRONMENT = "gpuform.io/environment"
 TRUST = "gpuform.io/trust"
 ACKNOWLEDGED = "gpuform.io/acknowledged"
 GPU = "nvidia.com/gpu"
+ONLY = "GPUFORM_ONLY"  # variable of runs on nodes alone: a GitOps controller applies the ConfigMaps
 GPU_NOT_READY = "gpuform.io/gpu-not-ready"
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"

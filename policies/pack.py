@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from pulumi_policy import (
 
 from policies import (
     aws,
+    contract,
     eks,
     exposure,
     guarded,
@@ -56,9 +58,11 @@ RULES: tuple[Rule, ...] = (
 
 
 def pack() -> PolicyPack:
-    """Serve every rule to the engine; a violation fails the run, or only warns if its severity is low."""
+    """Serve the rules to the engine; a violation fails the run, or only warns if its severity is low."""
     resources: dict[str, Resource] = {}
-    return PolicyPack(NAME, policies=[_policy(rule, resources) for rule in RULES])
+    of_nodes = bool(os.environ.get(contract.ONLY))
+    judged = [rule for rule in RULES if not (of_nodes and rule.reads_platform)]
+    return PolicyPack(NAME, policies=[_policy(rule, resources) for rule in judged])
 
 
 def _policy(rule: Rule, resources: dict[str, Resource]) -> Policy:

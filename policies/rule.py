@@ -43,6 +43,8 @@ class Rule:
     whole_stack: bool = False
     exempts: bool = False
     """Whether the pack's configuration may exempt namespaces from it."""
+    reads_platform: bool = False
+    """Whether it compares with objects that are missing from a run on the nodes alone (``contract.ONLY``)."""
 
     def concerns(self, resource: Resource) -> bool:
         return any(

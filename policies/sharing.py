@@ -78,6 +78,7 @@ RULES = (
         _POOLS,
         _trusted,
         whole_stack=True,
+        reads_platform=True,
     ),
     Rule(
         "mig-layout-known",
@@ -87,5 +88,6 @@ RULES = (
         (*_POOLS, contract.MIG_LAYOUT),
         _layout_known,
         whole_stack=True,
+        reads_platform=True,
     ),
 )

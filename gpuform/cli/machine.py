@@ -56,7 +56,9 @@ def doctor(
     Nothing is changed. Exit code 1 if a check failed.
     """
     from gpuform.clouds import cloud_of
+    from gpuform.stack import scope
     from gpuform.stack.preflight import run_checks
+    from gpuform.stack.preflight.check import local_state
 
     paths = Paths.anywhere() if stack is None else Paths.here(stack)
     env = load_environment(stack, paths) if stack is not None else None
@@ -64,7 +66,8 @@ def doctor(
     if stack is not None and env is not None:
         print_warnings(env)
         require_own_values(env)
-        all_findings += run_checks(cloud_of(env).preflight, env, paths, stack)
+        only = scope.recorded(local_state(paths, stack))
+        all_findings += run_checks(cloud_of(env).preflight, env, paths, stack, only)
     shown = tables.condensed(all_findings)
     show(as_json, [asdict(finding) for finding in all_findings], [tables.findings_table(shown)])
     passed, failed = (sum(one.verdict == verdict for one in all_findings) for verdict in ("PASS", "FAIL"))
@@ -80,10 +83,14 @@ def preflight(stack: Stack) -> None:
 
     Prints on stderr what did not pass, since stdout is pulumi's, and nothing for a stack that has no account.
     """
+    from gpuform.stack import scope
+    from gpuform.stack.preflight.check import local_state
+
     paths = Paths.here(stack)
     env = load_environment(stack, paths)
     require_own_values(env)
-    require_passed(env, paths, stack, Console(stderr=True, highlight=False))
+    only = scope.recorded(local_state(paths, stack))
+    require_passed(env, paths, stack, Console(stderr=True, highlight=False), only)
 
 
 def check_machine(paths: Paths) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -64,6 +64,12 @@ Operator = Literal["real", "simulated"]
 Acknowledge = Annotated[
     list[str] | None,
     typer.Option(help="Name of a cluster, pool, namespace or volume that may be lost. May be repeated."),
+]
+Only = Annotated[
+    str | None,
+    typer.Option(
+        help="nodes,layouts: leave the rest to the GitOps controller that applies `render --gitops`."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 WIDE = 200  # without a terminal no line is folded: logs and pipes take long lines
@@ -178,7 +184,9 @@ def start_command(stack: str) -> str:
     return "gpuform local start" if stack == MAIN_STACK else f"gpuform local start {stack}"
 
 
-def require_passed(env: Environment, paths: Paths, stack: str, console: Console) -> None:
+def require_passed(
+    env: Environment, paths: Paths, stack: str, console: Console, only: Sequence[str] = ()
+) -> None:
     """Print what did not pass; Failure if a check failed. Nothing is printed of a kind without an account."""
     from gpuform.clouds import cloud_of
     from gpuform.reports.stack import require_preflight
@@ -186,7 +194,7 @@ def require_passed(env: Environment, paths: Paths, stack: str, console: Console)
 
     preflight = cloud_of(env).preflight
     if preflight.before_update:
-        require_preflight(stack, run_checks(preflight, env, paths, stack), console)
+        require_preflight(stack, run_checks(preflight, env, paths, stack, only), console)
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -120,17 +122,36 @@ def init(
     warn("been created yet, the commands above create its bucket, key and policies (docs/howto/state.md)")
 
 
+class Controller(StrEnum):
+    """GitOps controllers that apply a rendering."""
+
+    argocd = "argocd"
+    flux = "flux"
+
+
 def render(
     stack: OnlyStack,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder; created if missing.")],
+    gitops: Annotated[
+        Controller | None,
+        typer.Option(
+            help="Write the platform for this controller, and nothing else; see docs/howto/gitops.md."
+        ),
+    ] = None,
 ) -> None:
     """Write the resolved environment and every manifest; the output is deterministic."""
+    from infra.plan import gitops as platform
     from infra.plan.render import render as files
 
     paths = Paths.here()
     env = load_environment(stack, paths)
     print_warnings(env)
-    rendered = files(env, read_keys(env, paths.root), price_list(env, paths.prices))
+    if gitops is None:
+        rendered = files(env, read_keys(env, paths.root), price_list(env, paths.prices))
+    else:
+        platform.stages(env)  # refuses a stack before its folder
+        folder = _folder_in_repository(output) if gitops == Controller.flux else ""
+        rendered = platform.files(env, gitops.value, folder)
     writable.require(output, "name a writable folder with -o")
     output.mkdir(parents=True, exist_ok=True)
     for name, text in rendered.items():
@@ -140,6 +161,23 @@ def render(
     if others := _other_files(output, rendered):
         origin = "from an earlier rendering or another source"
         say(f"other files in these folders: {len(others)}, {origin}, such as {', '.join(others[:4])}")
+    if gitops is not None:
+        say(f"not in these files, but done by `gpuform up {stack} --only nodes,layouts`:")
+        for line in platform.remaining(env):
+            say(f"- {line}")
+
+
+def _folder_in_repository(output: Path) -> str:
+    """The folder's path in its git checkout; Flux reads each stage from there."""
+    present = next(folder for folder in (output.absolute(), *output.absolute().parents) if folder.is_dir())
+    command = ["git", "-C", str(present), "rev-parse", "--show-toplevel"]
+    try:
+        found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        fact = f"{output} is in no git checkout, and Flux needs its path in the repository"
+        raise InputError("--output", fact, "name a folder in a checkout of Flux's repository") from None
+    relative = output.resolve().relative_to(Path(found).resolve()).as_posix()
+    return "" if relative == "." else relative
 
 
 def _other_files(output: Path, rendered: Mapping[str, str]) -> list[str]:

@@ -14,6 +14,7 @@ from gpuform.cli.output import (
     Acknowledge,
     AsJson,
     Offline,
+    Only,
     OnlyStack,
     Operator,
     require_file,
@@ -42,6 +43,7 @@ def preview(
     ] = None,
     as_json: AsJson = False,
     acknowledge: Acknowledge = None,
+    only: Only = None,
 ) -> None:
     """Show what `up` would change, which pods it evicts, what it costs, and which policies it breaks.
 
@@ -60,6 +62,8 @@ def preview(
     if manifests and base is None:
         fact = "needs --base: other previews count the cluster's own pods, or begin with none"
         raise InputError("--manifests", fact, "give --base too, or leave it out")
+    if only is not None and (offline or base is not None):
+        raise InputError("--only", "is for live previews: others show the whole platform", "leave it out")
     accepted = tuple(acknowledge or ())
     rules = [cloud.preview for cloud in CLOUDS.values()]
     tools = Toolchain(paths)
@@ -77,6 +81,7 @@ def preview(
             partial(preview_base, manifests=manifests or ()),
             lambda env: cloud_of(env).access,
             lambda env: cloud_of(env).preflight.refusals,
+            only,
         ).run()
     if summary is not None:
         summary.write_text(render_comment(outcome), encoding="utf-8")

@@ -19,6 +19,7 @@ from gpuform.cli.observe import read_facts
 from gpuform.cli.output import (
     Acknowledge,
     Offline,
+    Only,
     Stack,
     Yes,
     console,
@@ -105,6 +106,7 @@ def up(
     ] = None,
     acknowledge: Acknowledge = None,
     refresh: Refresh = False,
+    only: Only = None,
     yes: Yes = False,
 ) -> None:
     """Make the stack match its file, after a preflight of the account or project.
@@ -114,8 +116,9 @@ def up(
     lost without --acknowledge; then nothing is changed.
     """
     from gpuform.clouds import cloud_of
+    from gpuform.stack import scope
     from gpuform.stack.preflight import require_possible
-    from gpuform.stack.preflight.check import require_sdk
+    from gpuform.stack.preflight.check import local_state, require_sdk
     from infra.config import price_list
     from infra.plan.cost import bill
     from infra.plan.losses import may_lose
@@ -124,14 +127,17 @@ def up(
     paths = Paths.here(stack)
     env = load_environment(stack, paths)
     require_sdk(env)
+    parts = scope.parse(only, env)
     writable.require_state(paths.state)
     offline = offline and not env.is_simulated  # an embedded stack contacts no cloud
     print_warnings(env)
     at_cloud = not offline and not env.is_simulated
     if at_cloud:
         require_own_values(env)
+        # Before a preflight, which would take the controller's operator for another's.
+        scope.require_same(stack, local_state(paths, stack), parts)
     if not offline and not skip_preflight:
-        require_passed(env, paths, stack, console)
+        require_passed(env, paths, stack, console, parts)
     packs = [folder.resolve() for folder in policy_pack or ()]
     if at_cloud:
         say(tables.cost_line(stack, bill(env, price_list(env, paths.prices))))
@@ -143,12 +149,13 @@ def up(
     if is_here:
         tools.ensure(*(name for name in MAIN_JOB if name not in PROGRAMS))  # has a live line of its own
     with working(f"updating {stack}") as show_work:
-        engine = Engine(paths, tools, say=say, offline=offline, show_work=show_work)
+        engine = Engine(paths, tools, say=say, offline=offline, show_work=show_work, only=parts)
         if is_here:
             start_plane(env, paths, tools, engine, say, measured=not unmeasured)
         accepted = (*env.acknowledge_loss, *(acknowledge or ()))
         try:
             state = engine.export(stack)
+            scope.require_same(stack, state, parts)
             require_possible(cloud_of(env).preflight.refusals, env, state, live=at_cloud)
             if may_lose(guard_records(state), env):
                 # What is in the cluster is judged only once the cluster is up to date: refuse before that.

@@ -54,17 +54,20 @@ class Engine:
         say: Callable[[str], None] = print,
         offline: bool = False,
         show_work: Callable[[str], None] = lambda text: None,
+        only: Sequence[str] = (),
     ) -> None:
         """``say`` and ``show_work`` take what a `Display` prints; ``say`` also takes notices.
 
         ``offline`` runs reach no cloud: a stand-in replaces AWS, and the state is separate from that of real
-        runs. Clusters at AWS are then the embedded control plane, if that runs.
+        runs. Clusters at AWS are then the embedded control plane, if that runs. With ``only``, of
+        `guard_names.SCOPE`, programs leave the rest of the platform out.
         """
         self._paths = paths
         self._files = EngineFiles(paths, offline)
         self._tools = toolchain
         self._say = say
         self._show_work = show_work
+        self._only = ",".join(only)
         self._runs: dict[str, tuple[dict[str, str], State | None]] = {}
 
     def up(
@@ -245,7 +248,7 @@ class Engine:
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> Result:
         env = self.prepare(stack) | self._stack_copy(stack)
-        env |= {guard_names.VARIABLE: " ".join(acknowledged), **variables}
+        env |= {guard_names.VARIABLE: " ".join(acknowledged), guard_names.ONLY: self._only, **variables}
         options: list[str] = []
         if operation in ("up", "destroy"):
             state = self._state(env, stack)

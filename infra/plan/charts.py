@@ -23,7 +23,10 @@ Keys = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ChartRelease:
-    """A Helm release; ``chart`` is a path below the project's root if ``version`` is None."""
+    """A Helm release; ``chart`` is a path below the project's root if ``version`` is None.
+
+    ``skip_crds``: the CRDs in the chart's folder for them belong to another release.
+    """
 
     chart: str
     repository: str | None
@@ -31,6 +34,7 @@ class ChartRelease:
     namespace: str
     name: str
     values: Values
+    skip_crds: bool | None = None
 
     @property
     def short_name(self) -> str:

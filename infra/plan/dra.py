@@ -15,6 +15,7 @@ several claims on one GPU (MPSSupport, ConsumableShares) are alpha in that relea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from infra import versions
 from infra.model.base import labels
@@ -53,7 +54,9 @@ def release(env: Environment) -> ChartRelease | None:
         "kubeletPlugin": _kubelet_plugin(env, pools),
     }
     chart, target = f"{versions.DRA_DRIVER_REPOSITORY}/{NAME}", (sharing.NAMESPACE, NAME)
-    return plan_release(env, chart, None, versions.DRA_DRIVER, target, values, simulated="dra-driver-sim")
+    planned = plan_release(env, chart, None, versions.DRA_DRIVER, target, values, simulated="dra-driver-sim")
+    # Compute domains are off, and the operator's chart has their CRDs, too.
+    return replace(planned, skip_crds=True)
 
 
 def _kubelet_plugin(env: Environment, pools: Sequence[Pool]) -> Manifest:

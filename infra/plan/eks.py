@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra import versions
@@ -123,9 +123,10 @@ def karpenter_release(env: Environment) -> ChartRelease:
 
 def _release(env: Environment, chart: str, values: Values) -> ChartRelease:
     target = KARPENTER_NAMESPACE, chart
-    return plan_release(
+    planned = plan_release(
         env, f"{versions.KARPENTER_REPOSITORY}/{chart}", None, versions.KARPENTER, target, values
     )
+    return replace(planned, skip_crds=True)  # the first release has them as templates
 
 
 def karpenter_values(env: Environment) -> Values:

@@ -29,9 +29,9 @@ def render(
     keys that sign own hosts' repositories, by path; ``prices`` is us-east-1's list if omitted.
     """
     files = {
-        "environment.yaml": _documents([env.resolved()]),
-        "cost.yaml": _documents([to_document(cost.bill(env, prices or PriceList()))]),
-        "pools.yaml": _documents([_pool(env, index) for index in range(len(env.pools))]),
+        "environment.yaml": to_documents([env.resolved()]),
+        "cost.yaml": to_documents([to_document(cost.bill(env, prices or PriceList()))]),
+        "pools.yaml": to_documents([_pool(env, index) for index in range(len(env.pools))]),
     }
     if isinstance(env.cluster, HostsCluster):
         content = inventory.inventory(env, keys or {})
@@ -43,7 +43,7 @@ def render(
         documents |= {f"nodepool-{name}.yaml": [patch] for name, patch in found.items()}
         if overlays := karpenter_patches.overlays(env):
             documents["node-overlays.yaml"] = list(overlays)
-        files |= {name: _documents(contents) for name, contents in documents.items()}
+        files |= {name: to_documents(contents) for name, contents in documents.items()}
     return dict(sorted(files.items()))
 
 
@@ -98,5 +98,5 @@ def _text(dumper: Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def _documents(values: Iterable[Any]) -> str:
+def to_documents(values: Iterable[Any]) -> str:
     return yaml.dump_all(list(values), Dumper=_Dumper, sort_keys=True, width=1000, explicit_start=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pulumi
 
@@ -35,12 +35,16 @@ from infra.program.target import Target
 
 
 def platform(
-    env: Environment, target: Target, parent: pulumi.Resource | None = None, prefix: str = ""
+    env: Environment,
+    target: Target,
+    parent: pulumi.Resource | None = None,
+    prefix: str = "",
+    only: Collection[str] = (),
 ) -> None:
     """Register the platform on a cluster; each component depends on those it needs.
 
     ``parent`` is that of every component and ``prefix`` starts its name, for a program with several
-    platforms.
+    platforms. With ``only``, of `SCOPE`, the rest is left to a GitOps controller.
     """
     planned = parts.parts(env)
 
@@ -69,6 +73,13 @@ def platform(
     def manifests(part: str) -> tuple[Manifest, ...]:
         return planned[part].manifests if part in planned else ()
 
+    if only:
+        pools = NodePools(f"{prefix}pools", _nodes(env, target.kubeconfig, ()), after())
+        if "layouts" in only:
+            MigLayouts(f"{prefix}mig", _mig_layouts(env, target.kubeconfig), after(pools))
+        if "karpenter" in planned:
+            ElasticPools(f"{prefix}elastic", _elastic(env, target.subnets), after(pools))
+        return
     (namespaces,) = create(objects.Namespaces, "namespaces", "namespaces")
     config_maps = objects.GpuSharingArgs(
         device_plugin=sharing.device_plugin_config_map(env), mig_parted=sharing.mig_parted_config_map(env)

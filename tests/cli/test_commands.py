@@ -149,6 +149,12 @@ BAD = {
     "render local -o {0}/file": "{0}/file: is a file, not a folder; name a writable folder with -o",
     "render local -o {0}/file/x": "{0}/file/x: {0}/file is a file, not a folder; name a writable folder ",
     "render local -o /proc/nowhere": "/proc/nowhere: cannot be written (",
+    "render local --gitops argocd -o {0}/out": "--gitops: the platform of local is applied on this machine",
+    "render local --gitops flux -o {0}/out": "--gitops: the platform of local is applied on this machine",
+    "render aws-dev --gitops flux -o {0}/out": "--output: {0}/out is in no git checkout, and Flux needs",
+    "up local --only nodes": "--only: local is on this machine, where `gpuform up` applies the platform",
+    "up aws-dev --only layouts": "--only: 'layouts' is not known; write --only nodes,layouts, or --only",
+    "preview aws-dev --offline --only nodes": "--only: is for live previews: others show the whole platform",
     "prices refresh west": "REGION: 'west' is not an AWS region; write it as us-west-2",
 }
 
@@ -234,6 +240,19 @@ def test_what_lies_beside_a_rendering_is_told_and_left(run: CliRunner, tmp_path:
     message = "5, from an earlier rendering or another source, such as 0.yaml, 1.yaml, 2.yaml, 3.yaml\n"
     assert f"other files in these folders: {message}" in run.invoke(app, again).stdout
     assert all(other.exists() for other in others)
+
+
+def test_a_rendering_for_flux_names_its_folder_in_the_repository(run: CliRunner, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    folder = tmp_path / "clusters/dev"
+    result = run.invoke(app, ["render", "aws-dev", "--gitops", "flux", "-o", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert "path: ./clusters/dev/gpu-operator\n" in (folder / "flux.yaml").read_text()
+    assert (folder / "gpu-operator/gpu-operator.yaml").is_file()
+    assert result.stdout.splitlines()[1:3] == [
+        "not in these files, but done by `gpuform up aws-dev --only nodes,layouts`:",
+        "- the cluster itself, and its guards against losses",
+    ]
 
 
 @pytest.mark.parametrize("command", ["up", "start", "stop", "env"])

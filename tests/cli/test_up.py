@@ -54,8 +54,10 @@ class Engine:
         self.changes = {"create": 3}
         self.refreshed: list[str] = []
 
-    def __call__(self, paths: Any, toolchain: Any, say: Any, offline: bool, show_work: Any) -> Engine:
-        self.offline = offline
+    def __call__(
+        self, paths: Any, toolchain: Any, say: Any, offline: bool, show_work: Any, only: Any
+    ) -> Engine:
+        self.offline, self.only = offline, only
         return self
 
     def up(self, stack: str, policy_packs: Any = (), settle: Any = None, acknowledged: Any = ()) -> Any:
@@ -81,8 +83,9 @@ class Engine:
         outcome = Outcome("preview", stack, {}, 1.0, messages=messages)
         raise EngineFailure(outcome, "namespace lab is deleted (and 1 more)", "x")
 
-    def run_checks(self, checks: Any, env: Any, paths: Any, stack: str) -> Any:
+    def run_checks(self, checks: Any, env: Any, paths: Any, stack: str, only: Any) -> Any:
         self.asked.append(stack)
+        self.only_checked = only
         return iter(self.found)
 
 
@@ -119,6 +122,12 @@ def test_up_runs_the_preflight_and_then_the_engine(runs: Engine) -> None:
         "aws-dev costs 0.63 to 3.00 USD an hour; list prices of us-east-1, 2026-07-20",
         "3 created in 1.0 s; 0 s total",
     ]
+
+
+def test_beside_a_gitops_controller_only_the_nodes_are_checked_and_updated(runs: Engine) -> None:
+    result = call("up", "aws-dev", "--only", "nodes,layouts")
+    assert result.exit_code == 0, result.output
+    assert runs.only == runs.only_checked == ("nodes", "layouts")
 
 
 @pytest.mark.parametrize(

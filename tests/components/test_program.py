@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from tests.build.openstack_stacks import BURST, T4, small
-from tests.components.programs import MIG, PLATFORMS, QUEUED
+from tests.components.programs import MIG, PLATFORMS, PROGRAMS, QUEUED
 from tests.fakes.recorder import Recorded, record
 
 pytestmark = pytest.mark.unit
@@ -102,6 +102,25 @@ def test_resources_that_are_removed_alone_have_their_own_dependency(
 ) -> None:
     dependencies = find_resource(program, later).request.dependencies
     assert [urn for urn in dependencies if urn.endswith(f"::{earlier}")]
+
+
+@pytest.mark.parametrize("only", [("nodes",), ("nodes", "layouts")])
+@pytest.mark.parametrize("program", ["existing", "keeper", "aws-prod"])
+def test_beside_a_gitops_controller_only_nodes_and_layouts_are_registered(
+    program: str, only: tuple[str, ...]
+) -> None:
+    whole = record(PROGRAMS[program])
+    found = {item.name: item for item in record(PROGRAMS[program], only=only).resources}
+    same = {item.name: item.inputs for item in whole.resources if item.name in found}
+    assert same == {name: item.inputs for name, item in found.items()}, "a later whole `up` replaces nothing"
+    left_out = {item.type for item in whole.resources if item.name not in found}
+    kept = {item.type for item in found.values() if item.type not in left_out}
+    assert {"gpuform:platform:NodePools", POOL_NODES} & kept
+    assert (LAYOUT in kept) == ("layouts" in only)
+    assert not {item for item in kept if item.startswith("kubernetes:core/v1")}
+    assert {"gpuform:platform:GpuOperator", CONFIG_MAP} <= left_out
+    if program == "aws-prod":
+        assert {"kubernetes:karpenter.sh/v1:NodePool", "gpuform:aws:Karpenter"} <= kept
 
 
 @pytest.mark.parametrize(

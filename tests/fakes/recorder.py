@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -151,7 +151,7 @@ def _no_stack_traces() -> Iterator[None]:
         yield
 
 
-def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
+def record(environment: dict[str, Any], preview: bool = False, only: Sequence[str] = ()) -> Recorder:
     """Run the program of ``infra/__main__.py`` on an environment, without an engine."""
     from infra.__main__ import cluster
     from infra.config import parse
@@ -160,7 +160,7 @@ def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
     def program() -> None:
         env = parse(environment)
         if on := cluster(env):
-            platform(env, on)
+            platform(env, on, only=only)
 
     return run(program, preview)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,11 +20,14 @@ import yaml
 
 from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.engine import engine_env
+from infra import versions
+from lab.offline.charts import Charts
 from lab.plane import ControlPlane, stacks_with_planes
 from lab.plane.layout import Layout
 from lab.plane.processes import scan
+from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain
-from tests.conftest import kubectl_at
+from tests.conftest import Plane, kubectl_at
 from tests.docs.pages import ROOT, files
 from tests.waiting import PATIENCE, until
 
@@ -204,3 +210,63 @@ class User:
         )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
+
+
+CPU = {"cpu": "16", "memory": "120Gi", "pods": "110"}
+ONE_A100 = {**CPU, "gpu": "10de:20f1", "gpu-count": "1"}
+
+
+def node(name: str, labels: dict[str, str], machine: dict[str, str]) -> dict[str, Any]:
+    annotations = {f"simulator.gpuform.io/{key}": value for key, value in machine.items()}
+    known = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name}
+    labels = {**labels, **known}
+    metadata = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake", **annotations}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+@pytest.fixture
+def theirs(request: pytest.FixtureRequest, tmp_path: Path, toolchain: Toolchain) -> Iterator[Plane]:
+    """With NVIDIA's own operator where a test's parameter says so."""
+    paths = Paths(root=HERE.root, state=tmp_path / "theirs", cache=HERE.cache)
+    own = Plane(paths, toolchain, ControlPlane(paths, toolchain))
+    try:
+        own.plane.choose_operator(getattr(request, "param", "") == "real")
+        with_kueue = getattr(request, "param", "") == "kueue"
+        if with_kueue:
+            own.plane.start_with_controllers("kueue")
+        else:
+            own.plane.start()
+        for manifest in (node("theirs-gpu", {"rack": "7"}, ONE_A100), node("theirs-cpu", {"rack": "1"}, CPU)):
+            own.kubectl("apply", "-f", "-", input=json.dumps(manifest))
+        yield own
+    finally:
+        own.plane.stop(delete=True)
+
+
+@pytest.fixture
+def repository(theirs: Plane, tmp_path: Path, toolchain: Toolchain) -> Iterator[str]:
+    served = tmp_path / "repository"
+    program = Layout(theirs.paths).operator
+    running = program if program.exists() else None
+    made = Charts(HERE.root, HERE.cache, tmp_path / "charts", operator=running)
+    chart = made.folder("gpu-operator", versions.GPU_OPERATOR)
+    helm = str(toolchain.path("helm"))
+    subprocess.run([helm, "package", str(chart), "-d", str(served)], check=True, capture_output=True)
+    subprocess.run([helm, "repo", "index", str(served)], check=True, capture_output=True)
+    handler = functools.partial(_Quiet, directory=str(served))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def gate(theirs: Plane, tmp_path: Path) -> Iterator[None]:
+    """The readiness gate's program, since its pod does not run it here."""
+    with Gate(theirs.kubeconfig, tmp_path / "gate").supervisor():
+        yield

@@ -1,143 +1,41 @@
-"""The same platform half on an existing cluster: its nodes are found, labelled and given back.
-
-A second embedded cluster plays the existing one. NVIDIA's chart repository is unreachable, so one on
-loopback serves our chart under NVIDIA's name and version; the release is installed in the same way.
-"""
+"""The same platform half on an existing cluster: its nodes are found, labelled and given back."""
 
 from __future__ import annotations
 
 import functools
-import http.server
 import json
 import subprocess
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from gpuform.checkout.paths import Paths
 from gpuform.clouds import stack_teardown
 from gpuform.clouds.existing.preflight import cluster, controllers, prometheus
 from gpuform.engine import Engine, EngineFailure
 from gpuform.stack.destroy import Destroy, Options
 from gpuform.usage.prometheus import Prometheus, local_client
 from gpuform.usage.status import read_status
-from infra import versions
 from infra.config import load
 from infra.plan import monitoring, queues
 from lab.offline import pinned_charts
-from lab.offline.charts import Charts
-from lab.plane import ControlPlane
-from lab.plane.layout import Layout, prometheus_port
-from lab.rehearse.program import Gate
+from lab.plane.layout import prometheus_port
 from lab.toolchain import Toolchain
 from tests.build.environments import on
 from tests.conftest import Plane
 from tests.journey.conftest import HERE, Checkout
+from tests.journey.theirs import declare, live, proven
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
-CPU = {"cpu": "16", "memory": "120Gi", "pods": "110"}
 SYSTEM = ["kube-system", "kueue-system"]
-ONE_A100 = {**CPU, "gpu": "10de:20f1", "gpu-count": "1"}
-
-
-def node(name: str, labels: dict[str, str], machine: dict[str, str]) -> dict[str, Any]:
-    annotations = {f"simulator.gpuform.io/{key}": value for key, value in machine.items()}
-    known = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name}
-    labels = {**labels, **known}
-    metadata = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake", **annotations}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-
-
-def live(plane: Plane, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(plane.kubectl("get", "node", name, "-o", "json"))
-    return found
-
-
-@pytest.fixture
-def theirs(request: pytest.FixtureRequest, tmp_path: Path, toolchain: Toolchain) -> Iterator[Plane]:
-    """With NVIDIA's own operator where a test's parameter says so."""
-    paths = Paths(root=HERE.root, state=tmp_path / "theirs", cache=HERE.cache)
-    own = Plane(paths, toolchain, ControlPlane(paths, toolchain))
-    try:
-        own.plane.choose_operator(getattr(request, "param", "") == "real")
-        with_kueue = getattr(request, "param", "") == "kueue"
-        if with_kueue:
-            own.plane.start_with_controllers("kueue")
-        else:
-            own.plane.start()
-        for manifest in (node("theirs-gpu", {"rack": "7"}, ONE_A100), node("theirs-cpu", {"rack": "1"}, CPU)):
-            own.kubectl("apply", "-f", "-", input=json.dumps(manifest))
-        yield own
-    finally:
-        own.plane.stop(delete=True)
-
-
-@pytest.fixture
-def repository(theirs: Plane, tmp_path: Path, toolchain: Toolchain) -> Iterator[str]:
-    served = tmp_path / "repository"
-    program = Layout(theirs.paths).operator
-    running = program if program.exists() else None
-    made = Charts(HERE.root, HERE.cache, tmp_path / "charts", operator=running)
-    chart = made.folder("gpu-operator", versions.GPU_OPERATOR)
-    helm = str(toolchain.path("helm"))
-    subprocess.run([helm, "package", str(chart), "-d", str(served)], check=True, capture_output=True)
-    subprocess.run([helm, "repo", "index", str(served)], check=True, capture_output=True)
-    handler = functools.partial(_Quiet, directory=str(served))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-def declare(
-    checkout: Checkout, theirs: Plane, repository: str, selector: dict[str, str], **more: Any
-) -> None:
-    environment = {
-        "name": "there",
-        "cluster": {"kind": "existing", "kubeconfig": str(theirs.kubeconfig)},
-        "gpu_operator": {"repository": repository},
-        "pools": [
-            {
-                "name": "a100",
-                "gpu": {"models": ["A100-40GB"], "count": 1},
-                "selector": selector,
-                "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
-            }
-        ],
-        **more,
-    }
-    stack = {"config": {"gpuform:environment": environment}}
-    (checkout.paths.root / "Pulumi.there.yaml").write_text(yaml.safe_dump(stack))
 
 
 def quiet_engine(checkout: Checkout) -> Engine:
     return Engine(checkout.paths, Toolchain(checkout.paths), say=lambda line: None)
-
-
-@pytest.fixture
-def gate(theirs: Plane, tmp_path: Path) -> Iterator[None]:
-    """The readiness gate's program, since its pod does not run it here."""
-    with Gate(theirs.kubeconfig, tmp_path / "gate").supervisor():
-        yield
-
-
-def proven(theirs: Plane, name: str) -> dict[str, Any]:
-    noted = "gpuform.io/gpu-ready"
-    annotations = until(lambda: live(theirs, name)["metadata"]["annotations"], lambda all_: noted in all_, 60)
-    found: dict[str, Any] = json.loads(annotations[noted])
-    return found
 
 
 @pytest.mark.usefixtures("gate")

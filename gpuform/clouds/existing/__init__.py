@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gpuform.clouds.cloud import Cloud
-from gpuform.clouds.existing.preflight import checks
+from gpuform.clouds.existing.preflight import checks, checks_of_nodes
 from gpuform.stack.destroy import Teardown
 from gpuform.stack.preflight import Preflight
 
@@ -18,4 +18,4 @@ class ExistingTeardown(Teardown):
     keeps_namespaces: ClassVar[bool] = True
 
 
-EXISTING = Cloud(preflight=Preflight(checks), teardown=ExistingTeardown)
+EXISTING = Cloud(preflight=Preflight(checks, of_nodes=checks_of_nodes), teardown=ExistingTeardown)

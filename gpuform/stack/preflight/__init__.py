@@ -36,11 +36,15 @@ Refusals = Callable[[Environment, Resources, bool], Iterator[InputError]]
 
 @dataclass(frozen=True)
 class Preflight:
-    """The checks, whether an update is preceded by them, and the changes that the provider refuses."""
+    """The checks, whether an update is preceded by them, and the changes that the provider refuses.
+
+    ``of_nodes`` are those that remain if a GitOps controller applies the platform; all if it is left out.
+    """
 
     checks: Checks
     before_update: bool = True
     refusals: Refusals = lambda env, resources, live: iter(())
+    of_nodes: Checks | None = None
 
 
 def nothing_to_check(fact: str, fix: str = "") -> Preflight:
@@ -52,11 +56,14 @@ def nothing_to_check(fact: str, fix: str = "") -> Preflight:
     return Preflight(checks, before_update=False)
 
 
-def run_checks(preflight: Preflight, env: Environment, paths: Paths, stack: str) -> Iterator[Finding]:
-    """The findings, one after another. Raises InputError as `require_possible`."""
+def run_checks(
+    preflight: Preflight, env: Environment, paths: Paths, stack: str, only: Sequence[str] = ()
+) -> Iterator[Finding]:
+    """The findings, one after another; ``only`` as in `scope`. Raises InputError as `require_possible`."""
     require_possible(preflight.refusals, env, local_state(paths, stack), live=True)
-    yield from preflight.checks(env, paths, stack)
-    if preflight.before_update:
+    checks = preflight.of_nodes if only and preflight.of_nodes else preflight.checks
+    yield from checks(env, paths, stack)
+    if preflight.before_update and not only:
         yield from check_charts(env, paths, stack)
 
 

@@ -20,6 +20,7 @@ from gpuform.checkout.scratch import preserved_logs
 from gpuform.checkout.stacks import stack_file
 from gpuform.engine import Engine, EngineFailure
 from gpuform.engine.files import Tools
+from gpuform.stack import scope
 from gpuform.stack.cluster_access import ClusterAccess, read_only_kubeconfig
 from gpuform.stack.preflight import Refusals, require_possible
 from gpuform.stack.preflight.check import require_sdk
@@ -60,7 +61,7 @@ class Preview:
     """One preview: its stack, its options, and the losses that its reader has acknowledged.
 
     ``base`` is a folder or a commit; offline previews, which need ``simulate``, then start from what it
-    declares. ``clouds``: the rules of every kind of cluster.
+    declares. ``clouds``: the rules of every kind of cluster. ``only`` as in `scope`.
     """
 
     paths: Paths
@@ -74,6 +75,7 @@ class Preview:
     simulate: Simulate | None = None
     reach: Callable[[Environment], ClusterAccess] | None = None
     refusals: Callable[[Environment], Refusals] | None = None
+    only: str | None = None
 
     def run(self) -> Outcome:
         """The outcome; an invalid stack file in the change is part of it, since its author reads the summary.
@@ -117,7 +119,9 @@ class Preview:
 
     def _preview_live(self, env: Environment, outcome: Outcome) -> Outcome:
         assert self.reach is not None
-        engine = Engine(self.paths, self.tools, say=self.say)
+        only = scope.parse(self.only, env)
+        engine = Engine(self.paths, self.tools, say=self.say, only=only)
+        scope.require_same(self.stack, engine.export(self.stack), only)
         before = _deployed_environment(engine, self.stack)
         try:
             with read_only_kubeconfig(env, self.reach(env), self.paths, self.stack, self.tools) as kubeconfig:

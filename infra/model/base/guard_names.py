@@ -5,6 +5,11 @@ from __future__ import annotations
 VARIABLE = "GPUFORM_ACKNOWLEDGE"
 """Acknowledged names of one engine run, separated by spaces."""
 
+ONLY = "GPUFORM_ONLY"
+"""Which of `SCOPE` one engine run registers, separated by commas; empty: the whole platform."""
+SCOPE = ("nodes", "layouts")
+"""What only the engine can do on a cluster where a GitOps controller applies the platform."""
+
 REPORT = "*"
 """As a name: losses are only reported."""
 
