@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuform.clouds.existing.preflight.cluster import DEVICE_PLUGINS, has_image, is_operator_owned
+from gpuform.kubernetes.controllers import DEVICE_PLUGINS, has_image, is_operator_owned
 from gpuform.manifests.documents import entries, mapping_at, mapping_in
 
 Json = Mapping[str, Any]

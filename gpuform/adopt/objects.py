@@ -7,6 +7,7 @@ another kind than those below is kept.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from gpuform.kubernetes.kubeconfig_errors import Forbidden
 from gpuform.manifests import documents
 
 Json = Mapping[str, Any]
+_KUBECONFIG_BYTES = 2**20
 KINDS = (
     *(NODE, NAMESPACE, RESOURCE_QUOTA, DAEMON_SET),
     *(CLUSTER_POLICY, NODE_POOL, CLUSTER_QUEUE, RESOURCE_SLICE, PROMETHEUS),
@@ -52,13 +54,13 @@ class Found:
         return self.objects.get(kind, ())
 
 
-def read_cluster(kubeconfig: Path, context: str | None = None) -> Found:
+def read_cluster(kubeconfig: Path, context: str | None = None, kinds: Sequence[Kind] = KINDS) -> Found:
     """Read a live cluster; OSError if it does not answer, or does not let nodes be listed."""
     objects: dict[Kind, Sequence[Json]] = {}
     config_maps: dict[tuple[str, str], Json | None] = {}
     denied: list[Kind] = []
     with Reader(kubeconfig, context) as cluster:
-        for kind in KINDS:
+        for kind in kinds:
             try:
                 objects[kind] = list(_valid(cluster.list_objects(kind)))
             except Forbidden:
@@ -75,9 +77,11 @@ def read_cluster(kubeconfig: Path, context: str | None = None) -> Found:
     )
 
 
-def read_dump(path: Path) -> Found:
+def read_dump(path: Path, kinds: Sequence[Kind] = KINDS) -> Found:
     """Read files or a folder with the output of ``kubectl get -o json|yaml``; InputError without nodes."""
-    wanted = {(_group(kind.group), kind.name): kind for kind in (*KINDS, CONFIG_MAP)}
+    if not path.exists():
+        raise InputError(str(path), "does not exist", "name output of `kubectl get -o json`")
+    wanted = {(_group(kind.group), kind.name): kind for kind in (*kinds, CONFIG_MAP)}
     objects: dict[Kind, dict[tuple[str, str], Json]] = {kind: {} for kind in wanted.values()}
     for file, text in documents.read_files([path]).items():
         for item in _valid(_items(file, text)):
@@ -90,6 +94,14 @@ def read_dump(path: Path) -> Found:
     config_maps = objects.pop(CONFIG_MAP)
     listed = {kind: tuple(items.values()) for kind, items in objects.items()}
     return Found(listed, lambda namespace, name: config_maps.get((namespace, name)))
+
+
+def is_kubeconfig(path: Path) -> bool:
+    """Whether a file is a kubeconfig rather than a dump: its kind stands alone, near the top or the end."""
+    if not path.is_file():
+        return False
+    text = path.read_text(encoding="utf-8", errors="replace")[:_KUBECONFIG_BYTES]
+    return re.search(r'^\s*"?kind"?:\s*"?Config"?,?\s*$', text, re.MULTILINE) is not None
 
 
 def _group(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from gpuform.cli.output import (
     Only,
     OnlyStack,
     Operator,
+    cluster_failures,
     require_file,
     say,
     short_path,
@@ -24,7 +25,11 @@ from gpuform.cli.output import (
     warn,
     working,
 )
+from gpuform.cli.target import Context
 from lab.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from gpuform.adopt.objects import Found
 
 
 def preview(
@@ -92,6 +97,19 @@ def preview(
         raise typer.Exit(1)
 
 
+def _running(source: Path, context: str | None) -> Found:
+    """Nodes and pods of a cluster. Raises InputError for what is neither a kubeconfig nor a dump."""
+    from gpuform.adopt import objects
+    from lab.rehearse.running import KINDS
+
+    if not objects.is_kubeconfig(source):
+        if context is not None:
+            raise InputError("--context", f"{source} is no kubeconfig", "leave it out")
+        return objects.read_dump(source, KINDS)
+    with cluster_failures(source.name, source, "--from"):
+        return objects.read_cluster(source, context, KINDS)
+
+
 def rehearse(
     stack: OnlyStack,
     as_json: AsJson = False,
@@ -103,6 +121,17 @@ def rehearse(
         list[Path] | None,
         typer.Option(help="Manifests of others (file or folder) to place beside them. May be repeated."),
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Kubeconfig, or output of `kubectl get nodes,pods -A -o json`: begin with what runs there.",
+        ),
+    ] = None,
+    context: Context = None,
+    hash_names: Annotated[
+        bool, typer.Option("--hash-names", help="Hash names of what runs there in all output.")
+    ] = False,
     report: Annotated[
         Path | None, typer.Option(help="File for the HTML report; default: .gpuform/rehearse/STACK.html.")
     ] = None,
@@ -150,6 +179,8 @@ def rehearse(
     requested = options.Options(
         workloads=workloads,
         manifests=tuple(manifests or ()),
+        running=_running(source, context) if source else None,
+        hash_names=hash_names,
         timeout_s=timeout,
         shrink=shrink,
         shortages=tuple(options.parse_shortage(text) for text in short or ()),

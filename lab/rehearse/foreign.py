@@ -72,6 +72,15 @@ class Foreign:
         """The environment with these workloads after its own."""
         return env.model_copy(update={"workloads": (*env.workloads, *self.works)})
 
+    def beside(self, others: Foreign) -> Foreign:
+        """These, and then others."""
+        return Foreign(
+            (*self.manifests, *others.manifests),
+            (*self.works, *others.works),
+            (*self.notes, *others.notes),
+            self.errors + others.errors,
+        )
+
     def apply(self, cluster: Cluster, check: str) -> None:
         """Raises Failure with the API server's reason; ``check`` is the command that judges them."""
         try:

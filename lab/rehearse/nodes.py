@@ -62,6 +62,8 @@ class SimulatedNodes:
 
     by_cloud = False
     """Whether a cloud creates them, so that an offline run needs simulated ones."""
+    by_selector = False
+    """Whether they are there before the stack, and their pools select them."""
 
     def offline_manifests(self, env: Environment, waiting: bool) -> tuple[Manifest, ...]:
         """All nodes; ``waiting`` ones have not passed the readiness gate yet."""
@@ -123,6 +125,8 @@ class _Hosts(SimulatedNodes):
 
 
 class _Existing(SimulatedNodes):
+    by_selector = True
+
     def rehearsed(self, env: Environment) -> RehearsedNodes:
         """InputError for a pool that no known machine matches."""
         manifests = tuple(_existing_node(env, index, pool) for index, pool in enumerate(env.pools))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuform.adopt.objects import Found
 from gpuform.checkout.errors import InputError
 from infra.model.base.fields import listing
 from infra.model.environment import Environment
@@ -23,6 +24,10 @@ class Options:
     workloads: Path | None = None
     manifests: tuple[Path, ...] = ()
     """Files and folders with pods that gpuform does not declare."""
+    running: Found | None = None
+    """Nodes and pods of a cluster as they are now, which the rehearsal begins with."""
+    hash_names: bool = False
+    """Whether names of those are hashed in all output."""
     timeout_s: float = 300.0
     shrink: bool = True
     shortages: tuple[Shortage, ...] = ()

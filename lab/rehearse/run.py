@@ -21,7 +21,7 @@ from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
 from infra.plan import quotas
 from lab.plane import ControlPlane, controlling
-from lab.rehearse import after_placement, fidelity, foreign, nodes, pods, stack_file, workloads
+from lab.rehearse import after_placement, fidelity, foreign, nodes, pods, running, stack_file, workloads
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.cost_report import CostReport, check_prices, price_source
 from lab.rehearse.loads import LoadPlayer, load_player, unmet
@@ -80,9 +80,16 @@ class Rehearsal:
             self.say(f"warning: {line}")
         if others.errors:
             self.say(f"warning: --manifests: {count_of(others.errors, 'error')}; see `{self.check}`")
+        now = (
+            running.read(env, self.options.running, self.options.hash_names) if self.options.running else None
+        )
+        others = now.pods.beside(others) if now else others
         check_prices(env, price_list(env, self.paths.prices))
         counted = others.counted(env)
-        plan = nodes.simulated_nodes(env).rehearsed(counted)
+        if now and now.nodes:
+            plan = nodes.RehearsedNodes(now.nodes)
+        else:
+            plan = nodes.simulated_nodes(env).rehearsed(counted)
         clock = StepClock(self.say)
         controllers = controlling.declared_controllers(full_env, self.options.real_operator)
         with ExitStack() as contexts:

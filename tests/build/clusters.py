@@ -11,6 +11,9 @@ from typing import Any
 Json = dict[str, Any]
 CLUSTER = {"kind": "existing", "kubeconfig": "~/.kube/config"}
 """The cluster of an adopted environment."""
+SECRET = "hunter2"
+"""In every field of `pod` that a rehearsal must not keep."""
+_SMALL = {"requests": {"cpu": "1", "memory": "2Gi"}}
 
 
 def taint(text: str) -> Json:
@@ -40,3 +43,40 @@ def dump_of(items: Iterable[Json], folder: Path) -> Path:
         json.dumps({"apiVersion": "v1", "kind": "List", "items": [kubernetes(item) for item in items]})
     )
     return file
+
+
+def node(name: str, labels: dict[str, str], offers: dict[str, Any] | None = None, **spec: Any) -> Any:
+    made = kubernetes(
+        {
+            "kind": "Node",
+            "name": name,
+            "labels": {"kubernetes.io/hostname": f"{name}.lan", **labels},
+            "offers": {"cpu": 16, "memory": "120Gi", "pods": 110, **(offers or {})},
+        }
+    )
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
+def pod(
+    name: str,
+    on_node: str = "gpu-1",
+    owner: tuple[str, str] | None = None,
+    phase: str = "Running",
+    **more: Any,
+) -> Any:
+    container = {
+        "name": "main",
+        "image": f"registry/{SECRET}:1",
+        "env": [{"name": "TOKEN", "value": SECRET}],
+        "command": [SECRET],
+        "resources": more.pop("resources", _SMALL),
+    }
+    meta: dict[str, Any] = {
+        "name": name,
+        "namespace": more.pop("namespace", "lab"),
+        "labels": more.pop("labels", {}),
+    }
+    if owner:
+        meta["ownerReferences"] = [{"kind": owner[0], "name": owner[1], "controller": True}]
+    spec = {"nodeName": on_node, "containers": [container], "volumes": [{"name": SECRET}], **more}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": phase}}

@@ -16,6 +16,7 @@ import yaml
 from lab.plane.layout import Layout
 from lab.plane.processes import Process, scan
 from tests.build.aws_stacks import stack
+from tests.build.clusters import node, pod
 from tests.journey.conftest import Checkout, make_checkout
 from tests.waiting import until
 
@@ -54,6 +55,52 @@ def workloads(folder: Path, *work: Json) -> str:
         yaml.safe_dump({"workloads": [{"namespace": "lab", "image": "x:1", **item} for item in work]})
     )
     return str(file)
+
+
+@pytest.mark.nightly
+def test_what_runs_now_is_asked_whether_it_still_fits(checkout: Checkout, tmp_path: Path) -> None:
+    tags = {"rack": "7", "nvidia.com/gpu.product": "NVIDIA-A100-PCIE-40GB", "nvidia.com/gpu.count": "1"}
+    nodes = [node(name, tags) for name in ("gpu-1", "gpu-2")]
+    control = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+    nodes.append(node("control", {}, taints=[control]))
+    free = {"tolerations": [{"operator": "Exists"}]}
+    slice_, half = ({"limits": {f"nvidia.com/mig-{name}": "1"}} for name in ("1g.5gb", "3g.20gb"))
+    pods = [pod(f"serve-{n}", "gpu-1", ("ReplicaSet", "serve"), resources=slice_, **free) for n in range(5)]
+    pods += [pod("trainer", "gpu-2", resources=half, **free), pod("web", "control", **free)]
+    file = tmp_path / "now.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *pods]}))
+    work = {
+        "name": "w",
+        "kind": "deployment",
+        "pool": "a100",
+        "slice": "1g.5gb",
+        "image": "a:1",
+        "replicas": 2,
+    }
+    env = {
+        "name": "there",
+        "cluster": {"kind": "existing", "kubeconfig": "/nowhere"},
+        "pools": [
+            {
+                "name": "a100",
+                "gpu": {"models": ["A100-40GB"], "count": 1},
+                "selector": {"rack": "7"},
+                "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
+            }
+        ],
+        "workloads": [work],
+    }
+    document, pools = rehearse(checkout, "there", "--from", str(file), env=env, code=1)
+    assert pools["a100"]["machines"][0]["count"] == 2
+    placed = document["pods"]
+    assert (placed["wanted"], placed["placed"]) == (9, 8)
+    (waiting,) = placed["pending"]
+    assert waiting["workload"] == "trainer"
+    assert "have insufficient mig-3g.20gb" in waiting["why"]
+    hashed, _ = rehearse(
+        checkout, "there", "--from", str(file), "--hash-names", "--no-shrink", env=env, code=1
+    )
+    assert not [name for name in ("trainer", "serve-", "gpu-1") if name in json.dumps(hashed)]
 
 
 @pytest.mark.nightly

@@ -18,6 +18,7 @@ from gpuform.checkout.errors import Failure
 from gpuform.checkout.listing import abbreviate
 from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE, operations
+from gpuform.kubernetes.controllers import DEVICE_PLUGINS, has_image, is_operator_owned
 from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, NODE, Kind
 from gpuform.manifests.documents import entries
 from gpuform.stack.preflight.check import Check, Result, local_state
@@ -28,8 +29,8 @@ from infra.plan.manifest import tolerates
 if TYPE_CHECKING:
     from gpuform.kubernetes.cluster import Cluster
 
-NFD, DEVICE_PLUGINS = ("node-feature-discovery",), ("k8s-device-plugin",)
-"""Names of the images of node feature discovery, and of NVIDIA's device plugin."""
+NFD = ("node-feature-discovery",)
+"""Names of the images of node feature discovery."""
 _GKES_PLUGIN, _GKE_OFF = ("nvidia-gpu-device-plugin",), "gke-no-default-nvidia-gpu-device-plugin"
 """Image of GKE's DaemonSets, which are on every cluster there, and the label that keeps them off a node [GPU
 operator documentation, google-gke]."""
@@ -224,27 +225,6 @@ def _judge_tolerations(env: Environment, daemon_sets: Iterable[Json], objects: S
 
 def node_labels(node: Json) -> Mapping[str, str]:
     return node["metadata"].get("labels") or {}
-
-
-def is_operator_owned(item: Json) -> bool:
-    """Whether NVIDIA's operator has made the object."""
-    return any(owner["kind"] == "ClusterPolicy" for owner in item["metadata"].get("ownerReferences") or ())
-
-
-def containers(item: Json) -> Sequence[Json]:
-    """Containers of a DaemonSet or Deployment."""
-    result: Sequence[Json] = item["spec"]["template"]["spec"]["containers"]
-    return result
-
-
-def image_name(container: Json) -> str:
-    """The last part of its image's name, without tag and digest."""
-    return str(container["image"]).partition("@")[0].rpartition("/")[2].partition(":")[0]
-
-
-def has_image(item: Json, images: Sequence[str]) -> bool:
-    """Whether a container of the object has an image of one of these names."""
-    return any(image_name(container) in images for container in containers(item))
 
 
 def _release(item: Json) -> tuple[str, str]:

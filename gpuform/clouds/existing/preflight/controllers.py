@@ -10,11 +10,10 @@ from typing import Any
 from gpuform.checkout.listing import abbreviate
 from gpuform.clouds.existing.preflight.cluster import (
     LiveCluster,
-    containers,
-    image_name,
     object_name,
     selects,
 )
+from gpuform.kubernetes.controllers import containers, image_name
 from gpuform.kubernetes.kinds import CLUSTER_QUEUE, CONFIG_MAP, DEPLOYMENT, NODE_POOL, RESOURCE_FLAVOR, Kind
 from gpuform.manifests.documents import entries, mapping_at, mapping_in
 from gpuform.stack.preflight.check import Check, Result

@@ -20,13 +20,10 @@ from typing import Any
 
 from gpuform.clouds.existing.preflight.cluster import (
     LiveCluster,
-    containers,
-    has_image,
-    image_name,
-    is_operator_owned,
     node_labels,
     object_name,
 )
+from gpuform.kubernetes.controllers import containers, has_image, image_name, is_operator_owned
 from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, DEPLOYMENT
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.environment import Environment

@@ -12,11 +12,10 @@ from typing import Any
 from gpuform.checkout.listing import abbreviate
 from gpuform.clouds.existing.preflight.cluster import (
     LiveCluster,
-    containers,
-    has_image,
     object_name,
     selects,
 )
+from gpuform.kubernetes.controllers import containers, has_image
 from gpuform.kubernetes.kinds import DEPLOYMENT, PROMETHEUS
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.base import labels
