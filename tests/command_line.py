@@ -24,4 +24,4 @@ def _parse(command: Any, words: list[str]) -> None:
     context = command.make_context(command.name or "", words)
     if hasattr(command, "commands"):
         rest = [*context._protected_args, *context.args]
-        _parse(command.commands[rest[0]], rest[1:])
+        _parse(getattr(command, "loaded", command.commands)[rest[0]], rest[1:])

@@ -89,7 +89,7 @@ def _policies() -> dict[str, Any]:
 def _commands() -> dict[str, Any]:
     def listed(name: str, command: Any) -> Iterator[tuple[str, str, list[Any]]]:
         if isinstance(command, TyperGroup):
-            for part, below in command.commands.items():
+            for part, below in getattr(command, "loaded", command.commands).items():
                 yield from listed(f"{name} {part}", below)
         elif not command.hidden:
             records = [given.get_help_record(Context(command)) for given in command.params]

@@ -29,10 +29,10 @@ STATUS = "status.yml"
 Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this host or group; may be repeated.")]
 Playbook = Annotated[str, typer.Option(help="File of ansible/playbooks.")]
 
-app = typer.Typer(no_args_is_help=True, help="Prepare, check and inspect own hosts over ssh.")
+hosts = typer.Typer(no_args_is_help=True, help="Prepare, check and inspect own hosts over ssh.")
 
 
-@app.command()
+@hosts.command()
 def verify(
     stack: Stack,
     as_json: AsJson = False,
@@ -110,7 +110,7 @@ def _require_kubeconfig(declared: str | Path | None) -> None:
         raise InputError("cluster.kubeconfig", f"{declared} does not exist", remedy)
 
 
-@app.command()
+@hosts.command()
 def apply(
     stack: Stack,
     limit: Limit = None,
@@ -140,7 +140,7 @@ def apply(
     _require_done(outcome)
 
 
-@app.command()
+@hosts.command()
 def check(
     stack: Stack,
     limit: Limit = None,
@@ -157,7 +157,7 @@ def check(
         raise typer.Exit(DRIFT)
 
 
-@app.command()
+@hosts.command()
 def status(stack: Stack, limit: Limit = None, as_json: AsJson = False) -> None:
     """Show what each host has: system, driver, GPUs, toolkit. Exit code 1 if a host cannot be reached."""
     from gpuform.hosts.declared import status_rows

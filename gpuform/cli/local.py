@@ -26,13 +26,13 @@ from infra.model.environment import Environment
 from lab.plane import ControlPlane, Status, stacks_with_planes
 from lab.toolchain import Toolchain
 
-app = typer.Typer(
+local = typer.Typer(
     no_args_is_help=True, help="Start, stop and inspect the control planes on this machine, one per stack."
 )
 LocalStack = Annotated[str, typer.Argument(help="Stack of the control plane: Pulumi.STACK.yaml.")]
 
 
-@app.command()
+@local.command()
 def start(
     stack: LocalStack = MAIN_STACK,
     port: Annotated[int | None, typer.Option(help="Port of the API server; a free one by default.")] = None,
@@ -46,7 +46,7 @@ def start(
         plane.start_for(environment, say)
 
 
-@app.command()
+@local.command()
 def stop(
     stack: Annotated[
         str | None, typer.Argument(help="Only the control plane of this stack; default: of every stack.")
@@ -73,7 +73,7 @@ def stop(
     say("stopped, data deleted" if delete else f"stopped; the data stays, and {again} continues from it")
 
 
-@app.command()
+@local.command()
 def status(stack: LocalStack = MAIN_STACK, as_json: AsJson = False) -> None:
     """Show the control plane's members: process, port, memory. Exit code 1 if one does not run."""
     paths = Paths.here(stack)
@@ -92,7 +92,7 @@ def status(stack: LocalStack = MAIN_STACK, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+@local.command()
 def env(stack: LocalStack = MAIN_STACK, offline: Offline = False) -> None:
     """Print shell lines that set up pulumi and kubectl for use by hand: eval "$(gpuform local env)"."""
     paths = Paths.here(stack)
@@ -108,7 +108,7 @@ def env(stack: LocalStack = MAIN_STACK, offline: Offline = False) -> None:
     typer.echo(export_lines(engine_env(paths, tools, stack, offline)))
 
 
-@app.command()
+@local.command()
 def nodes(
     stack: Annotated[str, typer.Argument(help="Name of a stack on AWS or OpenStack: Pulumi.STACK.yaml.")],
 ) -> None:
@@ -122,7 +122,7 @@ def nodes(
     say("; ".join(f"{pool}: {count}" for pool, count in counts.items()))
 
 
-@app.command()
+@local.command()
 def up(
     stack: LocalStack = MAIN_STACK,
     acknowledge: Acknowledge = None,

@@ -22,6 +22,7 @@ from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import MAIN_STACK, Paths
 from gpuform.checkout.stack_names import list_stack_names
+from gpuform.cli import JSON
 from gpuform.kubernetes.kubeconfig_errors import error_text, unreachable_failure
 from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
@@ -48,8 +49,6 @@ OnlyStack = Annotated[
         help="Name of the stack: Pulumi.STACK.yaml; by default the only one.",
     ),
 ]
-JSON = "gpuform.json"
-"""Key of the context's meta: whether the command prints JSON."""
 
 
 def _note_json(ctx: typer.Context, value: bool) -> bool:

@@ -156,7 +156,7 @@ def rehearse(
         bool, typer.Option("--shrink/--no-shrink", help="Remove half of the pods at the end.")
     ] = True,
 ) -> None:
-    """Simulate a stack on this machine; show the nodes that it gets, their cost, and pods that stay pending.
+    """Simulate a stack on this machine; show its nodes, their cost, and pods that stay pending.
 
     The platform runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter launches
     them at a simulated AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.

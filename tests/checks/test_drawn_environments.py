@@ -166,7 +166,7 @@ def corruptions(draw: st.DrawFn, mapping: dict[str, Any]) -> Corruption:
     return Corruption(with_value(mapping, path, other), path, f"{value!r} became {other!r}")
 
 
-@settings(often, max_examples=600)
+@settings(often, max_examples=300)
 @given(data=st.data())
 def test_a_corrupted_field_is_named(data: st.DataObject) -> None:
     """By its own path, by that of a field in it, or by its pool's if several fields conflict."""

@@ -49,7 +49,7 @@ STACKS = ("local", "aws-dev", "openstack-dev", "onprem-dev", "there")
 
 def commands(command: Any, name: str = "") -> Iterator[str]:
     if isinstance(command, TyperGroup):
-        for part, below in command.commands.items():
+        for part, below in getattr(command, "loaded", command.commands).items():
             yield from commands(below, f"{name} {part}".strip())
     else:
         yield name

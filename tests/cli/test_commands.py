@@ -12,11 +12,12 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import gpuform.usage.cluster_objects
 import gpuform.usage.prometheus
-from gpuform.cli.main import app
+from gpuform.cli.main import Commands, app
 from gpuform.usage.cluster_objects import LiveObjects
 from infra import versions
 from tests.fakes.client import kubeconfig
@@ -70,6 +71,22 @@ def test_the_version_and_the_short_help_are_there(run: CliRunner) -> None:
         short, long = (run.invoke(app, [*words, option]) for option in ("-h", "--help"))
         assert (short.exit_code, short.stdout) == (0, long.stdout)
         assert "Usage: " in short.stdout
+
+
+def test_the_list_of_commands_says_what_each_says_itself_and_imports_none() -> None:
+    group = get_command(app)
+    assert isinstance(group, Commands)
+    first = {name: (one.help or "").split("\n\n")[0] for name, one in group.loaded.items()}
+    assert first == {name: one.help for name, one in group.commands.items()}
+    script = "import sys, gpuform.cli.main as m; m.app(['-h'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    modules = done.stdout.splitlines()[-1].split()
+    assert not [name for name in modules if name.startswith(("pydantic", "lab", "infra.plan", "yaml"))]
+
+
+@pytest.mark.parametrize("words", ["upp", "local upp"])
+def test_a_wrong_command_hears_the_nearest(run: CliRunner, words: str) -> None:
+    assert "Did you mean 'up'" in run.invoke(app, words.split()).stderr
 
 
 def test_a_control_plane_that_does_not_run_as_json(run: CliRunner) -> None:

@@ -15,7 +15,7 @@ from gpuform.cli.ci import comment as comments
 from gpuform.cli.ci import github
 from gpuform.cli.ci import issue as issues
 from gpuform.cli.ci.github import GitHub
-from gpuform.cli.main import Commands
+from gpuform.cli.main import ExitCodes
 from gpuform.cli.output import Stack
 from gpuform.reports.pull_request import marker
 from infra.versions import PULUMI
@@ -23,7 +23,7 @@ from lab.toolchain.plugin import archive_url, plugin_sha256, sha256
 from lab.toolchain.tool import this_platform
 
 app = typer.Typer(
-    cls=Commands,
+    cls=ExitCodes,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
@@ -35,7 +36,12 @@ CONTAINER_FIELDS = frozenset(
     )
 )
 _NO_IMAGE = "is no image", "write it with a tag or digest"
-_IMAGE: TypeAdapter[str] = TypeAdapter(PinnedImage)
+
+
+@cache
+def _image() -> TypeAdapter[str]:
+    """Built when first used: that takes as long as a tenth of all imports of the model."""
+    return TypeAdapter(PinnedImage)
 
 
 def _check(fragment: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +82,7 @@ def _check_container(container: Any, path: str) -> None:
         raise InputError(f"{path}.name", "is missing", "the workload's own container has the workload's name")
     if "image" in container:
         try:
-            _IMAGE.validate_python(container["image"])
+            _image().validate_python(container["image"])
         except ValidationError as error:
             reason = error.errors()[0].get("ctx", {}).get("error")
             fact, remedy = (reason.fact, reason.remedy) if isinstance(reason, InputError) else _NO_IMAGE
