@@ -165,6 +165,8 @@ def render(
         say(f"not in these files, but done by `gpuform up {stack} --only nodes,layouts`:")
         for line in platform.remaining(env):
             say(f"- {line}")
+        for line in platform.lost(env):
+            warn(f"warning: done by neither: {line}")
 
 
 def _folder_in_repository(output: Path) -> str:

@@ -92,21 +92,27 @@ def files(env: Environment, controller: Controller, folder: str) -> dict[str, st
 
 
 def remaining(env: Environment) -> list[str]:
-    """What `gpuform up --only nodes,layouts` does beside the controller, or nothing does."""
+    """What `gpuform up --only nodes,layouts` does beside the controller."""
     created = env.cluster.kind in ("aws", "openstack")
     karpenter = any(pool.by_karpenter for pool in env.pools)
     cut = [pool.name for pool in env.pools if sharing.mig_config_name(pool) and pool.has_live_layout]
-    coloured = [
-        work.name for work in env.workloads if isinstance(work, DeploymentWorkload) and work.blue_green
-    ]
+    cut = cut if env.has_mig_manager else []
     return [
         *(["the cluster itself, and its guards against losses"] if created else []),
         *(["drivers and container toolkits of the hosts"] if env.cluster.kind == "hosts" else []),
         *(["Karpenter, its NodePools and EC2NodeClasses"] if karpenter else []),
         f"labels and taints of the nodes of {', '.join(pool.name for pool in env.pools)}",
         *([f"MIG layouts of {', '.join(cut)}: drained, cut and checked node by node"] if cut else []),
-        *([f"blue/green updates of {', '.join(coloured)}: here a plain rolling update"] if coloured else []),
     ]
+
+
+def lost(env: Environment) -> Iterator[str]:
+    """What only a whole `gpuform up` does."""
+    coloured = [
+        work.name for work in env.workloads if isinstance(work, DeploymentWorkload) and work.blue_green
+    ]
+    if coloured:
+        yield f"blue/green updates of {', '.join(coloured)}: a controller makes plain rolling updates"
 
 
 def _annotated(item: Manifest, *found: tuple[str, Any]) -> Manifest:

@@ -185,9 +185,9 @@ def test_what_stays_with_the_engine_is_named() -> None:
     coloured = environment(
         workloads=[{**WORK, "replicas": 2, "update": {"kind": "blue_green"}, "service": {"port": 80}}]
     )
-    assert gitops.remaining(coloured) == [
-        "labels and taints of the nodes of t4",
-        "blue/green updates of w: here a plain rolling update",
+    assert gitops.remaining(coloured) == ["labels and taints of the nodes of t4"]
+    assert list(gitops.lost(coloured)) == [
+        "blue/green updates of w: a controller makes plain rolling updates"
     ]
 
 
