@@ -56,9 +56,7 @@ def doctor(
     Nothing is changed. Exit code 1 if a check failed.
     """
     from gpuform.clouds import cloud_of
-    from gpuform.stack import scope
     from gpuform.stack.preflight import run_checks
-    from gpuform.stack.preflight.check import local_state
 
     paths = Paths.anywhere() if stack is None else Paths.here(stack)
     env = load_environment(stack, paths) if stack is not None else None
@@ -66,8 +64,7 @@ def doctor(
     if stack is not None and env is not None:
         print_warnings(env)
         require_own_values(env)
-        only = scope.recorded(local_state(paths, stack))
-        all_findings += run_checks(cloud_of(env).preflight, env, paths, stack, only)
+        all_findings += run_checks(cloud_of(env).preflight, env, paths, stack)
     shown = tables.condensed(all_findings)
     show(as_json, [asdict(finding) for finding in all_findings], [tables.findings_table(shown)])
     passed, failed = (sum(one.verdict == verdict for one in all_findings) for verdict in ("PASS", "FAIL"))
@@ -83,14 +80,10 @@ def preflight(stack: Stack) -> None:
 
     Prints on stderr what did not pass, since stdout is pulumi's, and nothing for a stack that has no account.
     """
-    from gpuform.stack import scope
-    from gpuform.stack.preflight.check import local_state
-
     paths = Paths.here(stack)
     env = load_environment(stack, paths)
     require_own_values(env)
-    only = scope.recorded(local_state(paths, stack))
-    require_passed(env, paths, stack, Console(stderr=True, highlight=False), only)
+    require_passed(env, paths, stack, Console(stderr=True, highlight=False))
 
 
 def check_machine(paths: Paths) -> Iterator[Finding]:

@@ -149,7 +149,7 @@ def render(
     if gitops is None:
         rendered = files(env, read_keys(env, paths.root), price_list(env, paths.prices))
     else:
-        platform.stages(env)  # refuses a stack before its folder
+        platform.check(env)  # before its folder
         folder = _folder_in_repository(output) if gitops == Controller.flux else ""
         rendered = platform.files(env, gitops.value, folder)
     writable.require(output, "name a writable folder with -o")

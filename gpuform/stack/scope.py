@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuform.checkout.errors import InputError
+from gpuform.stack.preflight import last_only
 from infra.model.base.guard_names import SCOPE
 from infra.model.environment import Environment
 
@@ -26,30 +27,20 @@ def parse(text: str | None, env: Environment) -> tuple[str, ...]:
     return tuple(name for name in SCOPE if name in named)
 
 
-def recorded(state: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """What the last update was limited to; none if it was not, or if the state is elsewhere."""
-    return tuple(_stack(state).get("outputs", {}).get("only") or ())
-
-
 def require_same(stack: str, state: Mapping[str, Any] | None, only: Sequence[str]) -> None:
-    """Raise InputError if an update with ``only`` would delete the platform, or create it a second time."""
-    before = recorded(state)
+    """Raise InputError if an update with ``only`` would delete the platform, or create it a second time.
+
+    ``state`` is None if it is elsewhere; then nothing is known yet.
+    """
+    resources = ((state or {}).get("deployment") or {}).get("resources") or ()
+    before = last_only(resources)
     if before and not set(before) <= set(only):
         last = f"--only {','.join(before)}"
         fact = f"the last update was `{last}`: others apply the platform of {stack}"
         remedy = f"give {last}; for a platform that gpuform applies, `gpuform destroy {stack}` first"
         raise InputError("--only", fact, remedy)
-    types = {str(item["type"]).rpartition(":") for item in _resources(state)}
+    types = {str(item["type"]).rpartition(":") for item in resources}
     parts = {name for package, _, name in types if package == "gpuform:platform"} - set(_OWN)
     if only and not before and parts:
         fact = f"{stack} has applied the platform itself ({len(parts)} parts), and would delete it"
         raise InputError("--only", fact, f"leave it out, or `gpuform destroy {stack}` first")
-
-
-def _resources(state: Mapping[str, Any] | None) -> Sequence[Mapping[str, Any]]:
-    found: Sequence[Mapping[str, Any]] = ((state or {}).get("deployment") or {}).get("resources") or ()
-    return found
-
-
-def _stack(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return next((item for item in _resources(state) if item["type"] == "pulumi:pulumi:Stack"), {})

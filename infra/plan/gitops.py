@@ -55,14 +55,19 @@ class Stage:
     manifests: tuple[Manifest, ...] = ()
 
 
-def stages(env: Environment) -> list[Stage]:
-    """In the order of their waves. InputError for a stack whose platform no controller can apply."""
+def check(env: Environment) -> None:
+    """Raise InputError if no controller can apply the stack's platform."""
     if env.is_simulated:
         fact = f"the platform of {env.name} is applied on this machine, with stand-ins of NVIDIA's programs"
         raise InputError("--gitops", fact, "name a stack with a cluster of its own")
     if not env.has_cluster:
         fact = f"the hosts of {env.name} have joined no cluster"
         raise InputError("--gitops", fact, "give cluster.kubeconfig once they have")
+
+
+def stages(env: Environment) -> list[Stage]:
+    """In the order of their waves. Raises InputError as `check`."""
+    check(env)
     return sorted(_stages(env), key=lambda stage: stage.wave)
 
 
@@ -93,12 +98,10 @@ def files(env: Environment, controller: Controller, folder: str) -> dict[str, st
 
 def remaining(env: Environment) -> list[str]:
     """What `gpuform up --only nodes,layouts` does beside the controller."""
-    created = env.cluster.kind in ("aws", "openstack")
     karpenter = any(pool.by_karpenter for pool in env.pools)
-    cut = [pool.name for pool in env.pools if sharing.mig_config_name(pool) and pool.has_live_layout]
-    cut = cut if env.has_mig_manager else []
+    cut = [pool.name for pool in env.pools if sharing.live_layout(env, pool)]
     return [
-        *(["the cluster itself, and its guards against losses"] if created else []),
+        *(["the cluster itself, and its guards against losses"] if env.cluster.created else []),
         *(["drivers and container toolkits of the hosts"] if env.cluster.kind == "hosts" else []),
         *(["Karpenter, its NodePools and EC2NodeClasses"] if karpenter else []),
         f"labels and taints of the nodes of {', '.join(pool.name for pool in env.pools)}",

@@ -100,8 +100,7 @@ def _pool(env: Environment, pool: Pool) -> dict[str, Any]:
             settings["joined_within"] = NEW_NODE_S
         if change := startup.startup_change(env, pool):
             settings["startup"] = {"taints": change["taints"], "proof": change["proof"]}
-    config = sharing.mig_config_name(pool)
-    if config and pool.has_live_layout and env.has_mig_manager:
+    if config := sharing.live_layout(env, pool):
         content = sharing.layout_content(pool)
         settings["layout"] = {"config": config} | ({"content": content} if content else {})
     return settings

@@ -31,6 +31,11 @@ MIG_DISABLED = mig_config.DISABLED
 mig_config_name = mig_config.config_name
 
 
+def live_layout(env: Environment, pool: Pool) -> str | None:
+    """Name of the layout that the MIG manager sets on live nodes; None if they have none, or join with it."""
+    return mig_config_name(pool) if pool.has_live_layout and env.has_mig_manager else None
+
+
 def namespace(env: Environment) -> str:
     """Namespace of the operator or device plugin of the stack, and of the programs beside it."""
     return PLATFORM_NAMESPACE if env.ownership.device_plugin == "cluster" else NAMESPACE

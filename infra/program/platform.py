@@ -207,7 +207,7 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
             config_map=config_map["metadata"]["name"] if config_map else None,
         )
         for pool in env.pools
-        if (config := sharing.mig_config_name(pool)) and pool.has_live_layout and env.has_mig_manager
+        if (config := sharing.live_layout(env, pool))
     }
     return MigLayoutsArgs(layouts=layouts)
 

@@ -214,7 +214,6 @@ def _admitted(env: Environment, pod: FoundPod) -> Iterator[Manifest]:
 
 
 def _deployment(env: Environment, pod: FoundPod, name: str) -> Manifest:
-    selected = {_INDEX: name[-63:].strip("-.")}
     spec = {key: deepcopy(pod.spec[key]) for key in _KEPT if key in pod.spec}
     spec["tolerations"] = [*(spec.get("tolerations") or ()), *_admitted(env, pod)]
     for key, is_init in (("initContainers", True), ("containers", False)):
@@ -222,14 +221,22 @@ def _deployment(env: Environment, pod: FoundPod, name: str) -> Manifest:
         if containers:
             spec[key] = [_container(one, index) for index, one in enumerate(containers)]
     queue = mapping_at(pod.document.metadata, ("labels",)).get(_QUEUE)
-    tags = {**pod.labels, **({_QUEUE: queue} if queue else {}), **selected}
-    template: Manifest = {"metadata": {"labels": tags}, "spec": spec}
+    tags = {**pod.labels, **({_QUEUE: queue} if queue else {})}
+    return deployment(pod.document.namespace(DEFAULT), name, _count(pod), tags, spec)
+
+
+def deployment(
+    namespace: str, name: str, replicas: int, tags: Mapping[str, str], spec: Mapping[str, Any]
+) -> Manifest:
+    """A Deployment in place of what makes such pods; they are recognised as its own."""
+    selected = {_INDEX: name[-63:].strip("-.")}
+    template: Manifest = {"metadata": {"labels": {**tags, **selected}}, "spec": spec}
     _mark(template, name)
     return manifest(
         "Deployment",
-        {"name": name, "namespace": pod.document.namespace(DEFAULT)},
+        {"name": name, "namespace": namespace},
         "apps/v1",
-        spec={"replicas": _count(pod), "selector": {"matchLabels": selected}, "template": template},
+        spec={"replicas": replicas, "selector": {"matchLabels": selected}, "template": template},
     )
 
 
@@ -256,7 +263,6 @@ def _works(env: Environment, pods: Iterable[FoundPod]) -> Iterator[Workload]:
         kind = pod.document.kind
         gpus = pod.resources(labels.NVIDIA_PREFIX)
         pool, resource = _pool(env, pod), next(iter(gpus), "")
-        slices = resource.removeprefix(labels.NVIDIA_MIG_PREFIX).removesuffix(labels.SHARED)
         count = _count(pod)
         values: dict[str, Any] = {
             "name": name,
@@ -264,8 +270,7 @@ def _works(env: Environment, pods: Iterable[FoundPod]) -> Iterator[Workload]:
             "pool": pool,
             "cpu": _quantity(max(0.001, pod.total("cpu"))),
             "memory": _quantity(max(1, pod.total("memory"))),
-            "count": round(pod.total(resource)) if resource else None,
-            "slice": slices if resource.startswith(labels.NVIDIA_MIG_PREFIX) else None,
+            **gpu_keys(resource, pod.total(resource) if resource else 0),
             "queue": pod_needs.queue(env, pod.document.namespace(DEFAULT)),
             "image": "",
         }
@@ -278,6 +283,15 @@ def _works(env: Environment, pods: Iterable[FoundPod]) -> Iterator[Workload]:
         else:
             values |= {"kind": "statefulset" if kind == "StatefulSet" else "deployment", "replicas": count}
         yield model.model_construct(**values)
+
+
+def gpu_keys(resource: str, amount: float) -> dict[str, Any]:
+    """What a workload of this GPU resource has under ``count`` and ``slice``; both None without one."""
+    slices = resource.removeprefix(labels.NVIDIA_MIG_PREFIX).removesuffix(labels.SHARED)
+    return {
+        "count": round(amount) if resource else None,
+        "slice": slices if resource.startswith(labels.NVIDIA_MIG_PREFIX) else None,
+    }
 
 
 def _pool(env: Environment, pod: FoundPod) -> str | None:

@@ -11,6 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gpuform.adopt import gpus
@@ -18,24 +19,23 @@ from gpuform.adopt.objects import Found
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.listing import abbreviate, count_of
 from gpuform.kubernetes.kinds import NODE, POD
-from gpuform.kubernetes.pods import sum_requests
-from gpuform.usage.nodes import CPU, MEMORY_GIB, parse_amounts, parse_node, requests_of
+from gpuform.usage.nodes import CPU, MEMORY_GIB, Node, parse_node, parse_pod
 from infra import versions
-from infra.model.base import labels
+from infra.model.base import labels, namespaces
 from infra.model.base.fields import short_digest
 from infra.model.base.labels import NVIDIA_PREFIX
-from infra.model.base.namespaces import PLACEHOLDER
 from infra.model.environment import Environment
 from infra.model.gpu.machines import Machine
 from infra.model.gpu.models import Gpu
+from infra.model.platform import monitoring
 from infra.model.pool.pool import Pool
 from infra.model.workload.workload import DeploymentWorkload
 from infra.plan import quotas, sharing
 from infra.plan.manifest import Manifest, label_in, manifest
 from infra.plan.nodes import bare_node
+from lab.rehearse import foreign
 from lab.rehearse.foreign import Foreign
 from lab.rehearse.nodes import simulated_nodes
-from lab.rehearse.watch import FOREIGN
 
 KINDS = (NODE, POD)
 _NOT_KEPT = (NVIDIA_PREFIX, "feature.node.kubernetes.io/", "gpuform.io/")
@@ -43,8 +43,6 @@ _NOT_KEPT = (NVIDIA_PREFIX, "feature.node.kubernetes.io/", "gpuform.io/")
 _STATES = "node.kubernetes.io/"
 """Taints by the node's state, and the tolerations that every pod gets of them."""
 _PLACED_BY = ("nodeSelector", "affinity", "topologySpreadConstraints", "hostNetwork")
-_INDEX = "rehearsal.gpuform.io/pods"
-_SYSTEM = ("kube-system", "kube-node-lease", "kube-public", PLACEHOLDER)
 Json = Mapping[str, Any]
 
 
@@ -85,6 +83,10 @@ class _Names:
             return name
         return f"{kind}-{short_digest(f'{self.key}/{kind}/{name}')}"
 
+    @cached_property
+    def renamed_hosts(self) -> Mapping[str, str]:
+        return {host: self.of("node", host) for host in self.hosts.values()}
+
     def host(self, node: str) -> str:
         """The hostname of a node by its name."""
         return self.of("node", self.hosts.get(node, node))
@@ -112,11 +114,13 @@ def _read(env: Environment, found: Found, hashed: bool) -> Running:
     if not bound:
         raise InputError("--from", "no pod runs there", "dump `nodes,pods` of all namespaces, with -A")
     pools = _pools(env, found.all(NODE)) if simulated_nodes(env).by_selector else {}
-    daemons = [pod for pod in bound if _is_daemon(pod)]
+    daemons: dict[str, list[Json]] = {}
+    for pod in filter(_is_daemon, bound):
+        daemons.setdefault(_spec(pod)["nodeName"], []).append(pod)
     nodes = tuple(
-        _node(env, item, pools[item["metadata"]["name"]], daemons, names)
+        _node(env, item, pools[name], daemons.get(name, ()), names)
         for item in found.all(NODE)
-        if item["metadata"]["name"] in pools
+        if (name := item["metadata"]["name"]) in pools
     )
     rest = [pod for pod in bound if not _is_daemon(pod) and not _is_platform(env, pod)]
     reasons = [(pod, _cannot(pod, pools)) for pod in rest]
@@ -177,12 +181,10 @@ def _is_daemon(pod: Json) -> bool:
 
 def _is_platform(env: Environment, pod: Json) -> bool:
     """Whether the stack brings it, or the cluster's own system."""
-    own = (pod["metadata"].get("labels") or {}).get(labels.ENVIRONMENT) == env.name
-    return own or pod["metadata"].get("namespace") in (
-        *_SYSTEM,
-        sharing.NAMESPACE,
-        sharing.PLATFORM_NAMESPACE,
-    )
+    meta = pod["metadata"]
+    own = (meta.get("labels") or {}).get(labels.ENVIRONMENT) == env.name
+    measures = env.installs_prometheus and meta["namespace"] == monitoring.NAMESPACE
+    return own or measures or namespaces.is_reserved(meta["namespace"])
 
 
 def _cannot(pod: Json, pools: Mapping[str, Pool | None]) -> str:
@@ -198,7 +200,7 @@ def _cannot(pod: Json, pools: Mapping[str, Pool | None]) -> str:
 
 
 def _requests(pod: Json) -> dict[str, float]:
-    return dict(sum_requests(_spec(pod), lambda container: parse_amounts(requests_of(container))))
+    return dict(parse_pod(pod, "").requests)
 
 
 def _hostname(node: Json) -> str:
@@ -221,12 +223,11 @@ def _node(
 ) -> Manifest:
     """The node with what its DaemonSets leave, and the GPUs of its pool."""
     live = parse_node(item)
-    own = [pod for pod in daemons if _spec(pod)["nodeName"] == live.name]
     used: Counter[str] = Counter()
-    for pod in own:
+    for pod in daemons:
         used.update(_requests(pod))
     cores, gib = (max(0.0, live.offers.get(key, 0) - used[key]) for key in (CPU, MEMORY_GIB))
-    model, count = _gpus(item, pool) if pool and pool.gpus else (None, 0)
+    model, count = _gpus(live, pool) if pool and pool.gpus else (None, 0)
     size = max(1, int(cores)), max(1, int(gib))
     machine = Machine(
         live.machine or "node", "own", *size, model.name if model else None, count, declared_gpu=model
@@ -244,7 +245,7 @@ def _node(
     meta["annotations"] |= {
         labels.SIM_CPU: f"{int(cores * 1000)}m",
         labels.SIM_MEMORY: f"{int(gib * 1024)}Mi",
-        labels.SIM_PODS: str(max(1, int(pods) - len(own))),
+        labels.SIM_PODS: str(max(1, int(pods) - len(daemons))),
     }
     if model and env.ownership.driver != "operator":
         meta["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
@@ -260,10 +261,10 @@ def _node(
     return {**result, "spec": {key: value for key, value in fields.items() if value}}
 
 
-def _gpus(item: Json, pool: Pool) -> tuple[Gpu, int]:
+def _gpus(live: Node, pool: Pool) -> tuple[Gpu, int]:
     """Model and number of the node's GPUs: by its labels if the pool has such a model, else as declared."""
     try:
-        found = gpus.read_gpus(parse_node(item), {}, ())
+        found = gpus.read_gpus(live, {}, ())
     except InputError:
         return pool.gpus[0], pool.gpu_count
     same = [gpu for gpu in pool.gpus if gpu.name == found.model]
@@ -289,9 +290,8 @@ def _priority_class(pod: Json) -> str:
 
 def _deployment(pods: Sequence[Json], title: tuple[str, str], names: _Names) -> Manifest:
     """As many pods as run now, each as the first."""
-    (namespace, name), spec = title, _spec(pods[0])
-    renamed = {host: names.of("node", host) for host in names.hosts.values()}
-    kept = {key: _renamed(spec[key], renamed) for key in _PLACED_BY if spec.get(key)}
+    spec = _spec(pods[0])
+    kept = {key: _renamed(spec[key], names.renamed_hosts) for key in _PLACED_BY if spec.get(key)}
     expressions = [label_in(labels.HOSTNAME, sorted({names.host(_spec(pod)["nodeName"]) for pod in pods}))]
     preferred = {"weight": 100, "preference": {"matchExpressions": expressions}}
     affinity = kept.setdefault("affinity", {}).setdefault("nodeAffinity", {})
@@ -306,20 +306,15 @@ def _deployment(pods: Sequence[Json], title: tuple[str, str], names: _Names) -> 
     ]
     init = [_container(one) for one in spec.get("initContainers") or ()]
     priority = _priority_class(pods[0])
-    template = {
-        "metadata": {"labels": {**tags, _INDEX: name[-63:].strip("-.")}, "annotations": {FOREIGN: name}},
-        "spec": {
-            **kept,
-            **({"priorityClassName": priority} if priority else {}),
-            **({"initContainers": init} if init else {}),
-            "containers": [_container(one) for one in spec["containers"]],
-            "tolerations": tolerations,
-            "automountServiceAccountToken": False,
-        },
+    content = {
+        **kept,
+        **({"priorityClassName": priority} if priority else {}),
+        **({"initContainers": init} if init else {}),
+        "containers": [_container(one) for one in spec["containers"]],
+        "tolerations": tolerations,
+        "automountServiceAccountToken": False,
     }
-    selector = {"matchLabels": {_INDEX: template["metadata"]["labels"][_INDEX]}}
-    content = {"replicas": len(pods), "selector": selector, "template": template}
-    return manifest("Deployment", {"name": name, "namespace": namespace}, "apps/v1", spec=content)
+    return foreign.deployment(*title, len(pods), tags, content)
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
@@ -352,7 +347,6 @@ def _work(
     requests = _requests(pods[0])
     resource = next((key for key in requests if key.startswith(NVIDIA_PREFIX)), "")
     pool = pools.get(_spec(pods[0])["nodeName"])
-    slices = resource.removeprefix(labels.NVIDIA_MIG_PREFIX).removesuffix(labels.SHARED)
     return DeploymentWorkload.model_construct(
         namespace=title[0],
         name=title[1],
@@ -361,7 +355,6 @@ def _work(
         pool=pool.name if pool and resource else None,
         cpu=f"{max(1, int(requests.get(CPU, 0) * 1000))}m",
         memory=f"{max(1, int(requests.get(MEMORY_GIB, 0) * 1024))}Mi",
-        count=round(requests[resource]) if resource else None,
-        slice=slices if resource.startswith(labels.NVIDIA_MIG_PREFIX) else None,
         image="",
+        **foreign.gpu_keys(resource, requests.get(resource, 0)),
     )

@@ -83,7 +83,7 @@ class Engine:
         outcome = Outcome("preview", stack, {}, 1.0, messages=messages)
         raise EngineFailure(outcome, "namespace lab is deleted (and 1 more)", "x")
 
-    def run_checks(self, checks: Any, env: Any, paths: Any, stack: str, only: Any) -> Any:
+    def run_checks(self, checks: Any, env: Any, paths: Any, stack: str, only: Any = ()) -> Any:
         self.asked.append(stack)
         self.only_checked = only
         return iter(self.found)

@@ -16,7 +16,8 @@ from gpuform.clouds import CLOUDS, cloud_of
 from gpuform.stack.cluster_access import read_only_kubeconfig
 from gpuform.stack.destroy import Teardown
 from gpuform.stack.drift import nodes
-from gpuform.stack.preflight import run_checks
+from gpuform.stack.preflight import Checks, Preflight, run_checks
+from gpuform.stack.preflight.check import Finding
 from infra.config import parse
 from infra.model.clusters import KINDS, Cluster
 from infra.model.environment import Environment
@@ -68,6 +69,19 @@ def test_preflight_begins_with_what_cannot_be_checked(
     assert (first.fix == "gpuform hosts check s") is (kind == "hosts")
     assert preflight.before_update is bool(others) is (kind not in ("embedded", "hosts"))
     assert preflight.before_update is any(one.subject == "charts with CRDs" for one in others)
+
+
+def test_beside_a_gitops_controller_the_nodes_alone_are_checked(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def checks(name: str) -> Checks:
+        return lambda env, paths, stack: iter([Finding(name, "PASS", "")])
+
+    stack = {"type": "pulumi:pulumi:Stack", "outputs": {"only": ["nodes"]}}
+    state = {"deployment": {"resources": [stack]}}
+    monkeypatch.setattr("gpuform.stack.preflight.local_state", lambda *_: state)
+    preflight = Preflight(checks("all"), of_nodes=checks("nodes"))
+    assert [one.subject for one in run_checks(preflight, declared("existing"), paths, "s")] == ["nodes"]
 
 
 @pytest.mark.parametrize("kind", FACTS)

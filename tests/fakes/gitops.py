@@ -1,7 +1,8 @@
 """Argo CD and Flux, played: they apply a rendered folder in its order, with the real helm and kubectl.
 
-As unkind as the real ones: Argo CD templates charts, so there is no Helm release; both refuse an object of a
-kind that the API server does not know yet; Flux reads only the folders that its Kustomizations name.
+Argo CD templates charts, so there is no Helm release (its documentation, faq). Both refuse an object of a
+kind that the API server does not know yet. Flux reads only the folders that its Kustomizations name. Unlike
+the real ones, neither waits for a step to become healthy, nor tries a refused object again.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ WITH_CRDS = (
     *("kueue", "keda", "cert-manager", "kserve-crd"),
 )
 SUBJECT = "charts with CRDs"
+_STACK = "pulumi:pulumi:Stack"
 
 
 class Checks(Protocol):
@@ -59,8 +60,13 @@ def nothing_to_check(fact: str, fix: str = "") -> Preflight:
 def run_checks(
     preflight: Preflight, env: Environment, paths: Paths, stack: str, only: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """The findings, one after another; ``only`` as in `scope`. Raises InputError as `require_possible`."""
-    require_possible(preflight.refusals, env, local_state(paths, stack), live=True)
+    """The findings, one after another; ``only``, as in `scope`, is by default that of the last update.
+
+    Raises InputError as `require_possible`.
+    """
+    state = local_state(paths, stack)
+    require_possible(preflight.refusals, env, state, live=True)
+    only = only or last_only(state["deployment"].get("resources") or () if state else ())
     checks = preflight.of_nodes if only and preflight.of_nodes else preflight.checks
     yield from checks(env, paths, stack)
     if preflight.before_update and not only:
@@ -83,8 +89,13 @@ def recorded(resources: Resources, kind: str) -> list[dict[str, Any]]:
 
 def last_version(resources: Resources) -> str:
     """Kubernetes' version that the last update declared; empty before the first."""
-    environments = [one.get("environment") for one in recorded(resources, "pulumi:pulumi:Stack")]
+    environments = [one.get("environment") for one in recorded(resources, _STACK)]
     return next((str(one["cluster"].get("version", "")) for one in environments if one), "")
+
+
+def last_only(resources: Resources) -> tuple[str, ...]:
+    """Which part of the platform the last update was limited to; empty without a limit or an update."""
+    return next((tuple(one.get("only") or ()) for one in recorded(resources, _STACK)), ())
 
 
 def refuse_version(present: str, declared: str, step: str, back: str) -> Iterator[InputError]:

@@ -7,11 +7,12 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
@@ -121,7 +122,8 @@ class Preview:
         assert self.reach is not None
         only = scope.parse(self.only, env)
         engine = Engine(self.paths, self.tools, say=self.say, only=only)
-        scope.require_same(self.stack, engine.export(self.stack), only)
+        state = engine.export(self.stack)
+        scope.require_same(self.stack, state, only)
         before = _deployed_environment(engine, self.stack)
         try:
             with read_only_kubeconfig(env, self.reach(env), self.paths, self.stack, self.tools) as kubeconfig:
@@ -131,7 +133,7 @@ class Preview:
         outcome = replace(
             outcome, before=bill(before, price_list(before, self.paths.prices)) if before else None
         )
-        return self._run_engine(env, engine, snapshot, outcome)
+        return self._run_engine(env, engine, snapshot, outcome, state)
 
     def _preview_offline(self, env: Environment, base: SimulatedBase, outcome: Outcome) -> Outcome:
         before = bill(base.before, price_list(base.before, self.paths.prices)) if base.before else None
@@ -139,17 +141,24 @@ class Preview:
         engine = Engine(paths, self.tools, say=self.say, offline=True)
         base_is_unknown = base.before is not None and not base.before.cluster.created
         outcome = replace(outcome, before=before, base_is_unknown=base_is_unknown)
-        return self._run_engine(env, engine, base.snapshot, outcome, base.paths)
+        state = engine.export(self.stack) if self.refusals else None
+        return self._run_engine(env, engine, base.snapshot, outcome, state, base.paths)
 
     def _run_engine(
-        self, env: Environment, engine: Engine, snapshot: Snapshot, outcome: Outcome, own: Paths | None = None
+        self,
+        env: Environment,
+        engine: Engine,
+        snapshot: Snapshot,
+        outcome: Outcome,
+        state: Mapping[str, Any] | None,
+        own: Paths | None = None,
     ) -> Outcome:
-        """``own`` holds the state of the preview, which is removed at its end."""
+        """``state`` is the stack's; ``own`` holds that of the preview, which is removed at its end."""
         packs: Sequence[Path] = (self.paths.installation / "policies",)
         error = ""
         try:
             if self.refusals:
-                require_possible(self.refusals(env), env, engine.export(self.stack), not self.offline)
+                require_possible(self.refusals(env), env, state, not self.offline)
             accepted = (*outcome.acknowledged, REPORT)
             result = engine.preview(self.stack, lambda event: None, packs, accepted)
         except InputError as refused:

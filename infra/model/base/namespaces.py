@@ -31,7 +31,11 @@ _RESERVED = ("kube-", "gpuform-", "openshift-")
 """Prefixes of namespaces that Kubernetes, gpuform and OpenShift keep for themselves."""
 
 
+def is_reserved(name: str) -> bool:
+    return name in SYSTEM or name.startswith(_RESERVED)
+
+
 def check(name: str, path: str) -> None:
     """Refuse a namespace of the cluster's own; the prefix kube- is Kubernetes' (its page on namespaces)."""
-    if name in SYSTEM or name.startswith(_RESERVED):
+    if is_reserved(name):
         raise InputError(path, f"{name} belongs to the cluster", "name another one")

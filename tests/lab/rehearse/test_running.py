@@ -122,12 +122,15 @@ def test_what_the_stack_or_the_node_brings_is_not_started() -> None:
         pod("own", labels=own),
         pod("dns", namespace="kube-system"),
         pod("operator", namespace="gpu-operator"),
+        pod("kueue", namespace="kueue-system"),
+        pod("keda", namespace="gpuform-keda"),
+        pod("prometheus", namespace="monitoring"),
         pod("agent", owner=("DaemonSet", "agent")),
         pod("static", owner=("Node", "gpu-1")),
         pod("done", phase="Succeeded"),
         pod("waiting", on_node="", phase="Pending"),
     ]
-    now = read(pod("kept"), *others)
+    now = read(pod("kept"), *others, environment=env(monitoring={}))
     assert set(started(now)) == {"lab/kept"}
     assert now.pods.notes == (
         "pods that run now, started anew: 1",
