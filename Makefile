@@ -5,6 +5,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Without compiled modules every process of a test run, the engine's plugins too, compiles the project again.
 unexport PYTHONDONTWRITEBYTECODE
+# The types of the clouds' SDKs take a minute to read: read once for all clones of this user.
+export MYPY_CACHE_DIR ?= $(or $(GPUFORM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gpuform)/mypy
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
