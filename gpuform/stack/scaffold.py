@@ -191,7 +191,7 @@ def render_script(place: StateLocation) -> str:
         )
     ]
     head = _HEAD.format(place=place, where=create_option)
-    return "\n".join([head, *puts, *policies, _FOOT.format(place=place)])
+    return "\n".join([head, *puts, *policies, _ROLES.format(place=place), _FOOT.format(place=place)])
 
 
 def _shell_json(content: Document) -> str:
@@ -233,6 +233,25 @@ if ! aws iam get-policy --policy-arn "arn:$partition:iam::$account:policy/{name}
   aws iam create-policy --policy-name {name} \\
     --policy-document {document}
 fi"""
+
+_ROLES = """
+# With the folder of `gpuform render {place.stack} -o FOLDER` as argument: the policies of the roles that
+# preview and update the stack, from its role-*.json. After a change of the stack, render and run this again.
+for file in "${{1:-.}}"/role-*.json; do
+  [ -e "$file" ] || continue
+  name=gpuform-{place.stack}-$(basename "${{file#*role-}}" .json)
+  arn=arn:$partition:iam::$account:policy/$name
+  if ! aws iam get-policy --policy-arn "$arn" >/dev/null 2>&1; then
+    aws iam create-policy --policy-name "$name" --policy-document "file://$file"
+    continue
+  fi
+  # IAM keeps five versions of a policy.
+  for old in $(aws iam list-policy-versions --policy-arn "$arn" \\
+    --query 'Versions[?!IsDefaultVersion].VersionId | [3:]' --output text); do
+    aws iam delete-policy-version --policy-arn "$arn" --version-id "$old"
+  done
+  aws iam create-policy-version --policy-arn "$arn" --policy-document "file://$file" --set-as-default
+done"""
 
 _FOOT = """
 echo "state.backend: {place.backend}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
-from infra.plan import eks, iam, karpenter, magnum, node_groups, sharing, user_data
+from infra.plan import accounts, eks, iam, karpenter, magnum, node_groups, sharing, user_data
 
 Documents = list[dict[str, Any]]
 
@@ -28,6 +28,11 @@ def cloud_documents(env: Environment) -> dict[str, Documents]:
     if any(pool.by_karpenter for pool in env.pools):
         documents["iam.yaml"] = _iam_policies()
     return documents
+
+
+def role_policies(env: Environment) -> dict[str, iam.Policy]:
+    """What the roles of runs need on AWS (`accounts.policies`), empty on other clusters."""
+    return accounts.policies(env) if env.cluster.kind == "aws" else {}
 
 
 def _network(env: Environment) -> dict[str, Any]:

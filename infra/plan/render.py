@@ -13,7 +13,7 @@ from infra.model.environment import Environment
 from infra.model.hosts.cluster import HostsCluster
 from infra.model.pool import allocatable
 from infra.plan import cost, inventory, karpenter_patches, sharing
-from infra.plan.cloud_files import cloud_documents
+from infra.plan.cloud_files import cloud_documents, role_policies
 from infra.plan.cost import to_document
 from infra.plan.manifest import Manifest
 from infra.plan.parts import Part, parts
@@ -35,7 +35,7 @@ def render(
     }
     if isinstance(env.cluster, HostsCluster):
         content = inventory.inventory(env, keys or {})
-        files["inventory.json"] = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        files["inventory.json"] = _json(content)
     if env.has_cluster:
         documents = {f"{part.name}.yaml": _part(part) for part in parts(env).values()}
         documents |= cloud_documents(env)
@@ -44,7 +44,12 @@ def render(
         if overlays := karpenter_patches.overlays(env):
             documents["node-overlays.yaml"] = list(overlays)
         files |= {name: to_documents(contents) for name, contents in documents.items()}
+    files |= {f"role-{name}.json": _json(policy) for name, policy in role_policies(env).items()}
     return dict(sorted(files.items()))
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _part(part: Part) -> list[Manifest]:

@@ -44,6 +44,8 @@ if words[:2] == ["sts", "get-caller-identity"]:
     print("arn:aws:iam::111122223333:user/ada" if "Arn" in words else "111122223333")
 elif words[1] in ("describe-key", "head-bucket", "get-policy") and not there:
     sys.exit(254)
+elif words[1] == "list-policy-versions":
+    print("v1\tv2")
 elif words[1] in ("describe-key", "create-key"):
     print("arn:aws:kms:eu-central-1:111122223333:key/1")
 """
@@ -145,14 +147,14 @@ def test_bad_input_leaves_nothing(checkout: Path, words: list[str], message: str
     assert [file.name for file in checkout.iterdir()] == ["Pulumi.yaml"]
 
 
-def played(folder: Path, there: str) -> list[list[str]]:
+def played(folder: Path, there: str, *words: str) -> list[list[str]]:
     """AWS calls of the script, with an ``aws`` that reports all our resources as existing, or none."""
     (folder / "bin").mkdir(exist_ok=True)
     fake, calls = folder / "bin" / "aws", folder / f"calls-{there}"
     fake.write_text(FAKE.format(python=sys.executable))
     fake.chmod(0o755)
     env = {**os.environ, "PATH": f"{fake.parent}:{os.environ['PATH']}", "CALLS": str(calls), "THERE": there}
-    subprocess.run([str(folder / "commands")], check=True, env=env, capture_output=True)
+    subprocess.run([str(folder / "commands"), *words], check=True, env=env, capture_output=True)
     return [json.loads(line) for line in calls.read_text().splitlines()]
 
 
@@ -175,6 +177,30 @@ def test_the_commands_are_those_that_aws_takes(checkout: Path, tmp_path: Path) -
     assert all("111122223333" in words for words in asked), "every call names the expected bucket owner"
 
 
+@pytest.mark.tools
+def test_the_policies_of_a_rendering_are_made_and_then_updated(checkout: Path, tmp_path: Path) -> None:
+    run("try", "--region", "eu-central-1", "--script", str(tmp_path / "commands"))
+    (tmp_path / "out").mkdir()
+    files = {
+        name: text for name, text in render(load(checkout / "Pulumi.try.yaml")).items() if "role-" in name
+    }
+    for name, text in files.items():
+        (tmp_path / "out" / name).write_text(text)
+    (tmp_path / "calls-no").unlink(missing_ok=True)
+    names = [f"gpuform-try-{name.removeprefix('role-').removesuffix('.json')}" for name in files]
+    calls = played(tmp_path, "no", str(tmp_path / "out"))
+    made = [words[words.index("--policy-name") + 1] for words in calls if words[1] == "create-policy"]
+    assert made[2:] == names
+    again = played(tmp_path, "yes", str(tmp_path / "out"))
+    later = [words[1:4] for words in again if words[1] == "create-policy-version"]
+    arn = "arn:aws:iam::111122223333:policy"
+    assert later == [["create-policy-version", "--policy-arn", f"{arn}/{name}"] for name in names]
+    gone = [words[-1] for words in again if words[1] == "delete-policy-version"]
+    assert gone == ["v1", "v2"] * len(names)
+    for words in [*calls, *again]:
+        check(words)
+
+
 def check(words: list[str]) -> None:
     import botocore.session
     from botocore import xform_name
@@ -188,13 +214,17 @@ def check(words: list[str]) -> None:
     shape = operation.input_shape
     members = {xform_name(member, "-"): member for member in (shape.members if shape else {})}
     given: dict[str, Any] = {}
+    if "--set-as-default" in rest:
+        rest.insert(rest.index("--set-as-default") + 1, "true")
     for option, value in zip(rest[::2], rest[1::2], strict=True):
         key = option.removeprefix("--")
         if key in ("region", "query", "output") and key not in members:
             continue
         kind = shape.members[members[key]].type_name
         pair = dict([value.split("=", 1)]) if "=" in value and not value.startswith("{") else None
-        given[members[key]] = (pair or json.loads(value)) if kind == "structure" else value
+        value = Path(value[7:]).read_text() if value.startswith("file://") else value
+        structured = kind in ("structure", "boolean")
+        given[members[key]] = (pair or json.loads(value)) if structured else value
     if shape is not None:
         report = ParamValidator().validate(given, shape)
         assert not report.has_errors(), report.generate_report()
