@@ -1,8 +1,8 @@
 """InfiniBand and RoCE: links, firmware, namespaces, and whether adapters reach the memory of GPUs.
 
-Read from sysfs, which every host and driver pod has. ``ibstat`` prints the same files, and is a package of its
-own [Linux, Documentation/ABI/stable/sysfs-class-infiniband]. The limit of locked memory is not read: pods have
-IPC_LOCK.
+Read from sysfs, which every host and driver pod has. ``ibstat`` prints the same files, and is a package of
+its own [Linux, Documentation/ABI/stable/sysfs-class-infiniband]. The limit of locked memory is not read: pods
+have IPC_LOCK.
 """
 
 from __future__ import annotations
