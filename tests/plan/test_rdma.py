@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from infra.config import parse
 from infra.model.environment import Environment
 from infra.plan import gitops, gpu_operator, queues, rdma, workloads
 from infra.plan.images import list_artifacts
@@ -19,6 +18,7 @@ pytestmark = pytest.mark.unit
 
 NAMESPACE = {"name": "hpc", "pod_security": "privileged"}
 WORK = {"name": "train", "kind": "job", "namespace": "hpc", "pool": "p0", "image": "a:1", "rdma": 1}
+PLAIN: dict[str, Any] = {"machine": "p5.48xlarge", "selector": {"a": "d"}}
 SHARED: dict[str, Any] = {"machine": "p5.48xlarge", "selector": {"a": "b"}, "rdma": {}}
 
 
@@ -40,7 +40,7 @@ def config(env: Environment) -> list[dict[str, Any]]:
 
 def test_the_plugin_shares_the_adapters_of_the_pools_nodes() -> None:
     chosen = {"link_type": "infiniband", "interfaces": ["ib1", "ib0"], "count": 8, "resource": "rdma/b"}
-    env = stack(SHARED, {**SHARED, "selector": {"c": "d"}, "rdma": chosen}, {**SHARED, "rdma": None})
+    env = stack(SHARED, {**SHARED, "selector": {"a": "c"}, "rdma": chosen}, PLAIN)
     assert config(env) == [
         {"resourceName": "b", "rdmaHcaMax": 8, "selectors": {
             "vendors": ["15b3"], "linkTypes": ["infiniband"], "ifNames": ["ib0", "ib1"]}},
@@ -123,12 +123,9 @@ def test_peermem_is_loaded_for_modules_without_dma_buf(
 ) -> None:
     pool = {**SHARED, "rdma": {"mode": mode, "count": 8}}
     assert gpu_operator.values(stack(pool, gpu_operator=operator))["driver"].get("rdma") == values
-    plain = {"machine": "p5.48xlarge", "selector": {"a": "b"}}
-    assert "rdma" not in gpu_operator.values(stack(plain, gpu_operator=operator))["driver"]
+    assert "rdma" not in gpu_operator.values(stack(PLAIN, gpu_operator=operator))["driver"]
 
 
 def test_teams_have_no_quota_of_adapters() -> None:
     assert "rdma/" in queues.not_counted(stack())
-    assert "rdma/" not in queues.not_counted(
-        parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": []})
-    )
+    assert "rdma/" not in queues.not_counted(stack(PLAIN))
