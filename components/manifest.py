@@ -42,6 +42,7 @@ KINDS = frozenset(
         ("kueue.x-k8s.io/v1beta2", "LocalQueue"),
         ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"),
         ("kueue.x-k8s.io/v1beta2", "Topology"),
+        ("mellanox.com/v1alpha1", "NicClusterPolicy"),
         ("monitoring.coreos.com/v1", "PodMonitor"),
         ("monitoring.coreos.com/v1", "PrometheusRule"),
         ("monitoring.coreos.com/v1", "ServiceMonitor"),

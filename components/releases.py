@@ -22,11 +22,13 @@ _AFTER = {"ClusterQueue": ("Cohort", "LocalQueue", "ResourceFlavor"), "ResourceF
 class ReleaseArgs:
     """The release, and objects that must exist before it, by the last part of their resource names.
 
+    ``later``: objects of its CRDs.
     ``cluster`` is the GPU operator's: the kubeconfig and the context of the nodes that it leaves labels on.
     """
 
     release: ChartRelease
     before: Mapping[str, Manifest] = field(default_factory=dict)
+    later: Sequence[Manifest] = ()
     cluster: Mapping[str, pulumi.Input[str] | None] = field(default_factory=dict)
 
 
@@ -51,6 +53,9 @@ class ReleaseComponent(pulumi.ComponentResource):
             parent=self, depends_on=before, delete_before_replace=self.STATUS or None
         )
         release = helm_release(f"{name}-release", args.release, self.TIMEOUT_S, options, **self.SETTINGS)
+        after = pulumi.ResourceOptions(parent=self, depends_on=[release])
+        for manifest in args.later:
+            resource(f"{name}-{manifest['metadata']['name']}", manifest, after)
         self.register_outputs({"status": release.status} if self.STATUS else {})
 
 
@@ -93,6 +98,12 @@ class EfaDevicePlugin(ReleaseComponent):
     """A DaemonSet on the nodes with Elastic Fabric Adapters; installs without such a node, too."""
 
     TYPE = "gpuform:aws:EfaDevicePlugin"
+
+
+class NetworkOperator(ReleaseComponent):
+    """NVIDIA's network operator, and the policy by which it starts the RDMA device plugin."""
+
+    TYPE = "gpuform:platform:NetworkOperator"
 
 
 class Scaling(ReleaseComponent):

@@ -147,7 +147,9 @@ def _requested_devices(spec: Manifest) -> dict[str, str]:
     container = pod["predictor"]["model"] if "predictor" in pod else pod["containers"][0]
     requests = container.get("resources", {}).get("requests", {})
     return {
-        key: value for key, value in requests.items() if key.startswith((labels.NVIDIA_PREFIX, labels.EFA))
+        key: value
+        for key, value in requests.items()
+        if key.startswith((labels.NVIDIA_PREFIX, *labels.ADAPTERS))
     }
 
 

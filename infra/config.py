@@ -80,7 +80,7 @@ def _validate(
         return None, [(error, True)]
     try:
         environment.check(env)
-        if any(work.pod for work in env.workloads):
+        if any(work.pod or work.rdma for work in env.workloads):
             from infra.plan.workloads import check_fragments  # the only part of the plan that is needed here
 
             check_fragments(env)

@@ -28,6 +28,7 @@ DEVICE_PLUGIN_REPOSITORY = (
     "https://nvidia.github.io/k8s-device-plugin"  # its chart, README, deployment via helm
 )
 GPU_OPERATOR_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"  # NVIDIA's chart repository
+NETWORK_OPERATOR = "v26.4.1"  # github.com/Mellanox/network-operator/releases; the chart has no v
 DRA_DRIVER = "0.5.0"  # gpu-operator values.yaml, draDriver.version
 DRA_DRIVER_REPOSITORY = "oci://registry.k8s.io/dra-driver-nvidia/charts"  # its documentation, install
 GPU_DRIVER_OF_BRANCH = {580: "580.178.04"}  # gpu-operator platform support: R580 is the last branch for Volta

@@ -16,10 +16,10 @@ MIG_STANDARD = ("all-disabled", "all-enabled")
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 QUEUE = "kueue.x-k8s.io/queue-name"
-OPERATOR_NAMESPACE = "gpu-operator"
+OPERATOR_NAMESPACES = ("gpu-operator", "nvidia-network-operator")
 HEALTH_NAMESPACE = "gpuform-health"
 NODE_MONITORING = "eks-node-monitoring-agent"
-SYSTEM_NAMESPACES = ("kube-system", "gpu-operator")
+SYSTEM_NAMESPACES = ("kube-system", *OPERATOR_NAMESPACES)
 
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"

@@ -19,7 +19,7 @@ _SECRET_WORDS = ("password", "passwd", "secret", "token", "apikey", "api_key", "
 def _pod_security(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     name = get(resource.props, "metadata", "name")
     level = get(resource.props, "metadata", "labels", _ENFORCE)
-    if name == contract.OPERATOR_NAMESPACE:
+    if name in contract.OPERATOR_NAMESPACES:
         if level != "privileged":
             yield f"{_ENFORCE} is {level or 'missing'}: the operator's pods need privileged"
     elif level not in ("baseline", "restricted"):
@@ -83,7 +83,7 @@ def _secret_word(key: str) -> bool:
 RULES = (
     Rule(
         "namespace-security",
-        "Every namespace sets a Pod Security level, and only the operator's allows privileged pods.",
+        "Every namespace sets a Pod Security level, and only an operator's allows privileged pods.",
         "high",
         f"label it {_ENFORCE}: baseline or restricted (gpu-operator: privileged), or exempt it in {CONFIG}",
         (contract.NAMESPACE,),

@@ -18,7 +18,7 @@ from infra.model.pool import allocatable, mig_config
 from infra.model.pool.pool import Pool
 from infra.plan import gpu_operator, sharing
 from infra.plan.inventory import inventory as ansible_inventory
-from infra.plan.inventory import key_paths
+from infra.plan.inventory import key_paths, rdma_variables
 
 Variables = dict[str, Any]
 
@@ -49,6 +49,7 @@ def nodes_inventory(
                 "gpuform_context": context or "",
                 "gpuform_labels": sharing.pool_labels(env, pool),
                 "gpuform_taints": sharing.pool_taints(env, pool),
+                **rdma_variables(pool),
                 **(_gpu_variables(env, pool, gpus) if pool.gpus else {}),
             }
     return {"_meta": {"hostvars": hosts}}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuform.manifests import capacity, placement, security
+from gpuform.manifests import adapters, capacity, placement, security
 from gpuform.manifests.documents import Document, Keys, entries, mapping_at
 from gpuform.manifests.edit import Addition
 from gpuform.manifests.finding import Finding
@@ -73,10 +73,14 @@ class _Pod:
         self.uses_gpus = bool(self._resources or self._claimed)
 
     def findings(self) -> Iterator[Finding]:
+        has_adapters = bool(self._pod.resources(labels.RDMA_PREFIX))
+        yield from adapters.findings(self._env, self._pod, self._resources)
+        if self.uses_gpus or has_adapters:
+            yield from self._amounts()
         if not self.uses_gpus:
             yield from self._without_gpus()
+            yield from self._security() if has_adapters else ()
             return
-        yield from self._amounts()
         offering = placement.offering(self._env, self._resources) if self._resources else []
         if self._resources and not offering:
             yield from self._not_offered()
@@ -160,7 +164,7 @@ class _Pod:
             if not mapping_at(container.value, ("resources",)):
                 continue  # its kind has a field of its own
             for name in sorted({*container.limits, *container.requests}):
-                if not name.startswith(labels.NVIDIA_PREFIX):
+                if not name.startswith((labels.NVIDIA_PREFIX, labels.RDMA_PREFIX)):
                     continue
                 limit, request = container.limits.get(name), container.requests.get(name)
                 if limit is None:
@@ -176,6 +180,7 @@ class _Pod:
                 if not float(limit or request or 0).is_integer():
                     fact = f"{limit or request:g} is no whole number of {name}"
                     remedy = f"use 1, and a pool with shared GPUs: {self._offered_names()}"
+                    remedy = remedy if name.startswith(labels.NVIDIA_PREFIX) else "use 1"
                     yield self._error((*container.at, "limits", name), fact, remedy)
 
     def _counts(self, pools: Sequence[Pool]) -> Iterator[Finding]:

@@ -13,9 +13,9 @@ from typing import Any
 from gpuform.kubernetes.pods import condition, sum_requests
 from gpuform.usage.cluster_objects import Claims
 from infra.model.base.labels import (
+    ADAPTERS,
     APP_NAME,
     CAPACITY_TYPE,
-    EFA,
     ENVIRONMENT,
     GPU_NOT_READY,
     GPU_UNHEALTHY,
@@ -154,12 +154,12 @@ class Pod:
         return {
             key: round(count)
             for key, count in sorted(self.requests.items())
-            if key not in (CPU, MEMORY_GIB, HUGE_PAGES) and not key.startswith(EFA)
+            if key not in (CPU, MEMORY_GIB, HUGE_PAGES) and not key.startswith(ADAPTERS)
         }
 
 
 def parse_amounts(resources: Mapping[str, str]) -> dict[str, float]:
-    """Cores, GiB (huge pages too), GPU resources and EFAs above zero of a Kubernetes resource list."""
+    """Cores, GiB (huge pages too), GPU resources and adapters above zero of a Kubernetes resource list."""
     amounts = {}
     for key, text in resources.items():
         if key == "cpu":
@@ -168,7 +168,7 @@ def parse_amounts(resources: Mapping[str, str]) -> dict[str, float]:
             amounts[MEMORY_GIB] = quantity(text) / _GIB
         elif key == HUGE_PAGES:
             amounts[key] = quantity(text) / _GIB
-        elif key.startswith((NVIDIA_PREFIX, EFA)):
+        elif key.startswith((NVIDIA_PREFIX, *ADAPTERS)):
             amounts[key] = quantity(text)
     return {key: amount for key, amount in sorted(amounts.items()) if amount}
 

@@ -29,7 +29,7 @@ WAVES = {
     **dict.fromkeys(("sharing", "runtime-class", "monitoring"), 10),
     **dict.fromkeys(("monitoring-rules", "dashboards", "pool-keeper"), 20),
     **dict.fromkeys(("gpu-operator", "device-plugin"), 30),
-    **dict.fromkeys(("dcgm-exporter", "readiness-gate", "dra-driver", "scheduler"), 40),
+    **dict.fromkeys(("dcgm-exporter", "readiness-gate", "network-operator", "dra-driver", "scheduler"), 40),
     **dict.fromkeys(("health", "queues", "scaling", "kserve"), 40),
     **dict.fromkeys(("room", "admission", "notebooks"), 50),
     "workloads": 60,

@@ -6,6 +6,7 @@ from infra import versions
 from infra.model.base import labels
 from infra.model.base.quantities import version_numbers
 from infra.model.environment import Environment
+from infra.model.gpu import drivers
 from infra.model.placement import driver_upgrade
 from infra.model.platform import installed
 from infra.model.platform.operator import Drain
@@ -106,8 +107,33 @@ def _driver(env: Environment) -> Values:
         "enabled": True,
         **{key: value for key, value in declared.items() if value},
         "kernelModuleType": spec.kernel_modules,
+        **_peermem(env),
         "upgradePolicy": _upgrade_policy(env),
         "version": driver_version(env),
+    }
+
+
+def _peermem(env: Environment) -> Values:
+    """nvidia_peermem for pools with RDMA, only for modules without DMA-BUF; the open ones have it.
+
+    NVIDIA recommends DMA-BUF, which needs no module [the operator's page "GPUDirect RDMA and GPUDirect
+    Storage"]. ``useHostMofed``: the module is built for the hosts' own network driver, and by default for the
+    one that an existing network operator installs.
+    """
+    pools, modules = [pool for pool in env.pools if pool.rdma and pool.gpus], env.gpu_operator.kernel_modules
+    version = driver_version(env)
+    flavours = {
+        drivers.recommended_modules(gpu, version) if modules == "auto" else modules
+        for pool in pools
+        for gpu in pool.gpus
+    }
+    if "proprietary" not in flavours:
+        return {}
+    return {
+        "rdma": {
+            "enabled": True,
+            "useHostMofed": any(pool.rdma.mode == "shared" for pool in pools if pool.rdma),
+        }
     }
 
 

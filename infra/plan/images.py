@@ -102,8 +102,10 @@ def _image(name: str, by: str) -> Artifact:
 
 
 def _container_images(manifest: Any) -> Iterator[str]:
-    """Images of containers at any depth of an object."""
+    """Images at any depth of an object."""
     if isinstance(manifest, Mapping):
+        if {"repository", "image", "version"} <= manifest.keys():  # of an operator's resource
+            yield f"{manifest['repository']}/{manifest['image']}:{manifest['version']}"
         for key, value in manifest.items():
             if key in ("containers", "initContainers") and isinstance(value, Iterable):
                 yield from (item["image"] for item in value)

@@ -107,7 +107,16 @@ def _platform_variables(env: Environment, pool: Pool | None) -> Variables:
         else {},
         "gpuform_labels": sharing.pool_labels(env, pool) if pool else {},
         "gpuform_taints": sharing.pool_taints(env, pool) if pool else [],
+        **rdma_variables(pool),
     }
+
+
+def rdma_variables(pool: Pool | None) -> Variables:
+    """What selects the adapters that are checked, if the pool has any."""
+    if pool is None or pool.rdma is None:
+        return {}
+    selectors = pool.rdma.model_dump(include={"link_type", "interfaces"}, exclude_defaults=True, mode="json")
+    return {"gpuform_rdma": selectors}
 
 
 def _gpu_variables(env: Environment, pool: Pool, keys: Keys) -> Variables:

@@ -25,6 +25,7 @@ from infra.model.placement.node_resources import PODS_PER_NODE, NodeResources, h
 from infra.model.platform import installed
 from infra.model.pool import allocatable, reset
 from infra.model.pool.pool import Pool
+from infra.model.pool.rdma import Rdma
 from infra.model.workload import matching
 from infra.model.workload.workload import Workload
 from infra.plan import eks, magnum, node_groups, sharing, startup
@@ -101,6 +102,14 @@ def size_annotations(room: NodeResources) -> dict[str, str]:
     }
 
 
+def rdma_annotations(rdma: Rdma | None) -> dict[str, str]:
+    """Annotation that tells the simulator what RDMA a node offers, and whether its plugin must run."""
+    if rdma is None:
+        return {}
+    shown = {"resource": rdma.resource, "count": rdma.offered, "plugin": rdma.mode == "shared"}
+    return {labels.SIM_RDMA: json.dumps(shown)}
+
+
 def device_annotations(huge_pages: int, adapters: int) -> dict[str, str]:
     """Annotations that tell the simulator a node's huge pages, in MiB, and Elastic Fabric Adapters."""
     annotations = {labels.SIM_HUGE_PAGES: f"{huge_pages}Mi"} if huge_pages else {}
@@ -119,6 +128,7 @@ def bare_node(
         labels.SIM_MEMORY: f"{machine.memory * 1024 - huge_pages}Mi" if huge_pages else f"{machine.memory}Gi",
         labels.SIM_PODS: str(PODS_PER_NODE),
         **device_annotations(huge_pages, pool.adapters if pool else 0),
+        **rdma_annotations(pool.rdma if pool else None),
         **gpu_annotations(machine, resettable),
     }
     node_labels = {

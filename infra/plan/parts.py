@@ -21,6 +21,7 @@ from infra.plan import (
     pool_keeper,
     queues,
     quotas,
+    rdma,
     readiness_gate,
     scaling,
     scheduler,
@@ -76,6 +77,7 @@ def _parts(
         yield "runtime-class", (), (device_plugin.runtime_class(env),)
     yield "dcgm-exporter", (device_plugin.exporter_release(env),), ()
     yield "efa-device-plugin", (device_plugin.efa_release(env),), ()
+    yield "network-operator", (rdma.release(env),), (rdma.policy(env),)
     yield "readiness-gate", (), readiness_gate.manifests(env)
     yield "dra-driver", (dra.release(env),), ()
     if pools := [pool for pool in env.pools if pool.by_karpenter]:

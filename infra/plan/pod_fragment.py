@@ -72,7 +72,7 @@ def merged(env: Environment, work: Workload, spec: Manifest) -> Manifest:
 def check(env: Environment, work: Workload, spec: Manifest) -> None:
     """Raise InputError if the merged pods are not admitted in their namespace."""
     level = pod_security.levels(env).get(work.namespace)
-    if not work.pod or level is None:
+    if level is None or not (work.pod or work.rdma):
         return
     containers = [
         ((kind, index), container)
@@ -82,6 +82,8 @@ def check(env: Environment, work: Workload, spec: Manifest) -> None:
     for keys, fact in pod_security.violations(spec, containers, level):
         path = "pod" + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
         remedy = f"change it, or declare namespaces: [{{name: {work.namespace}, pod_security: LEVEL}}]"
+        if not work.pod:
+            path, remedy = "rdma", remedy.replace("change it", "leave it out").replace("LEVEL", "privileged")
         raise InputError(path, f"{fact}, and namespace {work.namespace} has pod_security {level}", remedy)
 
 

@@ -31,14 +31,18 @@ IN_ORDER = {"strict": "StrictFIFO", "best_effort": "BestEffortFIFO"}
 PREEMPTS = {"never": "Never", "lower_priority": "LowerPriority", "any": "Any"}
 FRAMEWORKS = ("batch/job", "deployment", "jobset.x-k8s.io/jobset", "pod", "statefulset")
 """What may have a queue, also if it is not the stack's; Kueue leaves out kinds that the cluster lacks."""
-NOT_COUNTED = ("cpu", "memory", "ephemeral-storage", "hugepages-", labels.EFA)
-"""Prefixes of resources without quota; any other resource that no quota names is refused."""
 
 CONCURRENCY = {
     **{"Job.batch": 5, "Pod": 5, "Workload.kueue.x-k8s.io": 10},
     **{"LocalQueue.kueue.x-k8s.io": 5, "ClusterQueue.kueue.x-k8s.io": 5},
 }
 """Objects that are handled at the same time; the chart's values."""
+
+
+def not_counted(env: Environment) -> tuple[str, ...]:
+    """Prefixes of resources without quota; any other resource that no quota names is refused."""
+    adapters = (labels.EFA, *((labels.RDMA_PREFIX,) if any(pool.rdma for pool in env.pools) else ()))
+    return ("cpu", "memory", "ephemeral-storage", "hugepages-", *adapters)
 
 
 def release(env: Environment) -> ChartRelease | None:
@@ -76,7 +80,7 @@ def configuration(env: Environment, queues: Queues) -> Manifest:
     stop jobs that ran before it was installed. The policy ``gpu-workload-queued`` finds those of the stack.
     """
     namespaces = sorted(space for team in queues.teams for space in team.namespaces)
-    resources: Manifest = {"excludeResourcePrefixes": list(NOT_COUNTED)}
+    resources: Manifest = {"excludeResourcePrefixes": list(not_counted(env))}
     classes = sorted({name for pool in flavored_pools(env) for name in allocatable.claimable(pool)})
     if classes:
         resources["deviceClassMappings"] = [{"name": name, "deviceClassNames": [name]} for name in classes]

@@ -25,6 +25,7 @@ from infra.model.base.namespaces import (
     KEDA,
     KSERVE,
     KUEUE,
+    NETWORK_OPERATOR,
     PLACEHOLDER,
     SCHEDULER,
     TRIAL,
@@ -62,6 +63,8 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     restricted |= {CULLER} if notebooks.culled_notebooks(env) else set()
     is_clusters_own = env.ownership.device_plugin == "cluster"
     objects = [_namespace(env, sharing.namespace(env), "restricted" if is_clusters_own else "privileged")]
+    if any(pool.rdma and pool.rdma.mode == "shared" for pool in env.pools):
+        objects.append(_namespace(env, NETWORK_OPERATOR, "privileged"))
     if env.installs_prometheus:
         objects.append(
             _namespace(env, MONITORING, "baseline")

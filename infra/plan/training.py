@@ -18,6 +18,7 @@ from infra.model.base.fields import INT32
 from infra.model.environment import Environment
 from infra.model.pool.pool import Pool
 from infra.model.workload.workload import DeploymentWorkload, JobWorkload, Workload
+from infra.plan import rdma
 from infra.plan.manifest import Manifest, cluster_ip_service
 
 MASTER_PORT = 29500
@@ -28,9 +29,9 @@ DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"
 """Evicted and preempted pods are no failures [Kubernetes' page "Pod failure policy"]."""
 
 
-def resources(work: Workload) -> dict[str, str]:
+def resources(work: Workload, pools: Sequence[Pool]) -> dict[str, str]:
     """Requests beside CPU, memory and GPUs; the limits must be the same."""
-    requests = {labels.EFA: str(work.efa)} if work.efa else {}
+    requests = {**({labels.EFA: str(work.efa)} if work.efa else {}), **rdma.requests(pools, work)}
     return {**requests, labels.HUGE_PAGES: work.hugepages} if work.hugepages else requests
 
 

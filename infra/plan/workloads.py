@@ -21,8 +21,19 @@ from infra.model.workload.workload import (
     PodWorkload,
     Workload,
 )
-from infra.plan import blue_green, dra, kserve, notebooks, pod_fragment, pod_needs, scaling, serving, training
-from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, nonroot, own_labels
+from infra.plan import (
+    blue_green,
+    dra,
+    kserve,
+    notebooks,
+    pod_fragment,
+    pod_needs,
+    rdma,
+    scaling,
+    serving,
+    training,
+)
+from infra.plan.manifest import Manifest, label_in, manifest, node_affinity, own_labels
 
 _USER = 1000  # any user but root; images that bring their own root user run as this one
 
@@ -120,7 +131,7 @@ def _pod_of(manifest: Manifest) -> Manifest:
 def check_fragments(env: Environment) -> None:
     """Raise InputError for a ``pod`` that contradicts its workload, or its namespace's Pod Security."""
     for index, work in enumerate(env.workloads):
-        if not work.pod:
+        if not (work.pod or work.rdma):
             continue
         try:
             pod_fragment.check(env, work, _pod_of(controller(env, work))["spec"])
@@ -183,16 +194,17 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
     pools = fit.workload_pools(env, workload)
     requests = {"cpu": workload.cpu, "memory": workload.memory}
     limits = {"memory": workload.memory}
-    for name, amount in training.resources(workload).items():
+    for name, amount in training.resources(workload, pools).items():
         requests[name] = limits[name] = amount
     resource = matching.requested_resource(pools, workload)
     if resource:
         requests[resource] = limits[resource] = str(workload.device_count)
+    pod_security, container_security = rdma.security(workload, _USER, deepcopy(pod_fragment.CONFINED))
     container: Manifest = {
         "name": workload.name,
         "image": env.image(workload.image),
         "resources": {"requests": requests, "limits": limits},
-        "securityContext": deepcopy(pod_fragment.CONFINED),
+        "securityContext": container_security,
     }
     claimed_pool = _claimed_pool(pools)
     if claimed_pool:
@@ -208,7 +220,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         "automountServiceAccountToken": False,
         "containers": [container],
         "restartPolicy": restart,
-        "securityContext": nonroot(_USER),
+        "securityContext": pod_security,
         **training.pod(workload),
     }
     if claimed_pool:

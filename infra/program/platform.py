@@ -68,7 +68,8 @@ def platform(
     ) -> list[pulumi.Resource]:
         if part not in planned:
             return []
-        return [kind(f"{prefix}{name}", ReleaseArgs(release=planned[part].release), after(*others))]
+        args = ReleaseArgs(release=planned[part].release, later=planned[part].manifests)
+        return [kind(f"{prefix}{name}", args, after(*others))]
 
     def manifests(part: str) -> tuple[Manifest, ...]:
         return planned[part].manifests if part in planned else ()
@@ -99,12 +100,14 @@ def platform(
     before_elastic = _operands(env, planned, target.kubeconfig, prefix, after(shared, pools, *monitored))
     operator = before_elastic[0] if before_elastic else pools
     layouts = MigLayouts(f"{prefix}mig", _mig_layouts(env, target.kubeconfig), after(operator))
+    # Node feature discovery, of which the operator's rule is an object, comes with the GPU operator.
+    network = install(releases.NetworkOperator, "network-operator", "network-operator", namespaces, operator)
     install(releases.DcgmExporter, "dcgm-exporter", "dcgm-exporter", operator, *monitored)
     # Created before the pools with nodes that wait for it, and deleted after them.
     before_elastic += create(objects.ReadinessGate, "readiness-gate", "readiness-gate", operator)
     # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
     claims = install(releases.DraDriver, "dra", "dra-driver", operator, layouts)
-    ready = [namespaces, layouts, *before_elastic, *claims]
+    ready = [namespaces, layouts, *before_elastic, *claims, *network]
     if "karpenter" in planned:
         ready.append(ElasticPools(f"{prefix}elastic", _elastic(env, target.subnets), after(*before_elastic)))
     ready += create(objects.Scheduler, "packer", "scheduler", namespaces)

@@ -1,6 +1,6 @@
 """Stand-ins for published charts, made on this machine.
 
-NVIDIA's operator, device plugin, exporter and DRA driver, AWS's EFA device plugin and kube-prometheus-stack
+NVIDIA's operators, device plugin, exporter and DRA driver, AWS's EFA device plugin and kube-prometheus-stack
 are the simulated ones of this repository, Karpenter's CRDs and controllers' charts are the real ones, and
 every other chart is a ConfigMap that contains its values.
 
@@ -27,6 +27,7 @@ _SIMULATED: Mapping[str, str] = {
     "nvidia-device-plugin": "device-plugin-sim",
     "dcgm-exporter": "dcgm-exporter-sim",
     "dra-driver-nvidia-gpu": "dra-driver-sim",
+    "network-operator": "network-operator-sim",
     "aws-efa-k8s-device-plugin": "efa-device-plugin-sim",
     "kube-prometheus-stack": "kube-prometheus-stack-sim",
 }

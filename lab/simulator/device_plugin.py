@@ -11,6 +11,7 @@ which just lists devices. An unhealthy GPU makes its MIG instances and replicas 
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from lab.simulator.world import BrokenConfig, Config, World
 Devices = dict[str, list[str]]
 DRA_GATE = "NVMLDeviceHealthCheck=true"
 EFA_PLUGIN = "efa-device-plugin"
+RDMA_PLUGIN = "rdma-shared-dp"
 NO_DRIVER = "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND: no driver on this node"
 _NAMESPACE = uuid.UUID("5b0f3a52-2f1e-4b7c-9a53-0c1d6c1f7f10")
 
@@ -176,6 +178,14 @@ def efa_adapters(world: World) -> Devices:
     if not attached or world.running(EFA_PLUGIN) is None:
         return {}
     return {keys.EFA: [f"efa-{index}" for index in range(attached)]}
+
+
+def rdma_adapters(world: World) -> Devices:
+    """What the RDMA device plugin offers: any number of shares of the same adapters."""
+    offered = json.loads(world.node.annotations.get(keys.RDMA_OFFERED, "{}"))
+    if not offered or (offered["plugin"] and world.running(RDMA_PLUGIN) is None):
+        return {}
+    return {offered["resource"]: [f"rdma-{index}" for index in range(offered["count"])]}
 
 
 def select_config(label: str, default: str, names: list[str]) -> str | BrokenConfig:

@@ -31,6 +31,8 @@ def features(world: World) -> list[Action]:
     desired = dict(OS_RELEASE)
     if keys.GPU_ID in world.node.annotations:
         desired[keys.PCI_PRESENT] = "true"
+    if keys.RDMA_OFFERED in world.node.annotations:
+        desired[keys.NIC_PRESENT] = "true"
     if not world.cluster.nfd_installed:
         if not OS_RELEASE.keys() & world.node.labels.keys():
             return []  # NFD never ran here: the labels are the node's own
@@ -40,7 +42,7 @@ def features(world: World) -> list[Action]:
         return _publish(world, worker, world.node.name, desired) if worker else []
     if world.cluster.nfd_installed and not (world.cluster.nfd_running and worker):
         return []
-    return label_changes("nfd", world, desired, {*OS_RELEASE, keys.PCI_PRESENT})
+    return label_changes("nfd", world, desired, {*OS_RELEASE, keys.PCI_PRESENT, keys.NIC_PRESENT})
 
 
 def _publish(world: World, pod: Pod, name: str, labels: dict[str, str]) -> list[Action]:

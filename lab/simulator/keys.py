@@ -14,6 +14,10 @@ MIG_PENDING = "simulator.gpuform.io/mig-mode-pending"
 HOST_DRIVER = "simulator.gpuform.io/host-driver"
 """Node: version of a driver preinstalled on the host, for clusters without the operator's driver."""
 EFA_ATTACHED = "simulator.gpuform.io/efa"  # Node: number of Elastic Fabric Adapters that it was launched with
+RDMA_OFFERED = "simulator.gpuform.io/rdma"
+"""Node: its RDMA adapters, ``{"resource", "count", "plugin"}`` in JSON. With ``plugin`` it offers them while
+the shared device plugin runs there, else by one that is not simulated.
+"""
 DMI_PRODUCT = "simulator.gpuform.io/dmi-product"
 """Node: DMI product name, for example ``OpenStack Compute``; without it the instance type is used."""
 CONTAINER_RUNTIME = "simulator.gpuform.io/container-runtime"
@@ -63,9 +67,12 @@ RUN_ONCE = "simulator.gpuform.io/run-to-completion"
 OPERAND = "simulator.gpuform.io/operand"  # Operand pod, a label: which operand it stands for
 PART_OF = "app.kubernetes.io/part-of"
 CHART = "gpu-operator-sim"
-CHARTS = (CHART, "device-plugin-sim", "dcgm-exporter-sim", "dra-driver-sim", "efa-device-plugin-sim")
+CHARTS = (
+    *(CHART, "device-plugin-sim", "dcgm-exporter-sim", "dra-driver-sim", "efa-device-plugin-sim"),
+    "network-operator-sim",
+)
 """``part-of`` labels of our charts: operator, device plugin and exporter without an operator, DRA driver,
-EFA's device plugin.
+EFA's device plugin, network operator.
 """
 DRA_OPERAND = "dra-driver"
 SIMULATOR = "simulator.gpuform.io/"
@@ -73,6 +80,9 @@ SIMULATOR = "simulator.gpuform.io/"
 VENDOR = "nvidia.com/"
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
+RDMA = "rdma/"
+ADAPTERS = (EFA, RDMA)
+"""Beginnings of the names of resources that are network adapters."""
 DRA_DRIVER = "gpu.nvidia.com"  # Name of NVIDIA's DRA driver
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 MIG_CONFIG = "nvidia.com/mig.config"
@@ -81,5 +91,6 @@ MIG_CAPABLE = "nvidia.com/mig.capable"
 PRESENT = "nvidia.com/gpu.present"
 DEPLOY = "nvidia.com/gpu.deploy."
 DEPLOY_OPERANDS = "nvidia.com/gpu.deploy.operands"
+NIC_PRESENT = "feature.node.kubernetes.io/pci-15b3.present"
 PCI_PRESENT = "feature.node.kubernetes.io/pci-10de.present"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"

@@ -33,7 +33,8 @@ def report_resources(world: World) -> list[Action]:
 
     Without its plugin a resource has allocatable 0 at once, and capacity 0 five minutes later.
     """
-    offered = device_plugin.offered_devices(world) | device_plugin.efa_adapters(world)
+    adapters = device_plugin.efa_adapters(world) | device_plugin.rdma_adapters(world)
+    offered = device_plugin.offered_devices(world) | adapters
     counts = {name: len(ids) for name, ids in offered.items()}
     healthy = {name: len(ids) for name, ids in device_plugin.healthy_devices(world, offered).items()}
     node = world.node

@@ -154,7 +154,7 @@ def _is_ready(status: Json) -> bool:
 
 
 def _extended_resources(quantities: Mapping[str, str] | None) -> dict[str, int]:
-    prefixes = (keys.VENDOR, keys.EFA)
+    prefixes = (keys.VENDOR, *keys.ADAPTERS)
     ours = ((name, count) for name, count in (quantities or {}).items() if name.startswith(prefixes))
     return {intern(name): _count(quantity) for name, quantity in ours}
 
@@ -172,7 +172,9 @@ def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ..
             asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
             amounts = _extended_resources(asked)
             # The scheduler alone counts adapters; the simulated device manager allocates GPUs.
-            wanted = tuple(item for item in sorted(amounts.items()) if item[1] and item[0] != keys.EFA)
+            wanted = tuple(
+                item for item in sorted(amounts.items()) if item[1] and not item[0].startswith(keys.ADAPTERS)
+            )
             if wanted:
                 yield intern(c["name"]), init, wanted
 

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.unit
 EXAMPLES = sorted((ROOT / "docs/examples").glob("*.yaml"))
 
 
-def test_there_are_ten_and_the_page_has_each() -> None:
+def test_there_are_eleven_and_the_page_has_each() -> None:
     text = (ROOT / "docs/howto/examples.md").read_text(encoding="utf-8")
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 11
     assert all(f"(../examples/{example.name})" in text for example in EXAMPLES)
 
 

@@ -141,6 +141,13 @@ def test_what_is_found(case: dict[str, Any]) -> None:
     assert facts(on("embedded", *case["pools"]), text) == case["found"]
 
 
+def test_a_pod_with_adapters_gets_the_right_to_lock_memory() -> None:
+    env = on("embedded", {"machine": "p5.48xlarge", "rdma": {}})
+    text = fixed(env, pod(requests="nvidia.com/gpu: 8, rdma/rdma_shared_device_a: 1"))
+    assert "IPC_LOCK" in text
+    assert found(env, text) == []
+
+
 def test_each_template_of_a_workflow_is_judged() -> None:
     container = {"image": "a:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
     templates = [{"name": name, "container": container} for name in ("a", "b")]

@@ -97,7 +97,7 @@ def test_every_wave_has_a_part() -> None:
         for stage in gitops.stages(parse(PROGRAMS[program]))
     }
     pooled = gitops.stages(
-        on("existing", {"gpu": {"models": ["T4"], "count": 1}, "sharing": {"kind": "dra"}})
+        on("existing", {"gpu": {"models": ["T4"], "count": 1}, "sharing": {"kind": "dra"}, "rdma": {}})
     )
     assert set(gitops.WAVES) - names - {stage.name for stage in pooled} <= {
         "notebooks",

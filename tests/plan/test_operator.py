@@ -387,6 +387,7 @@ def test_the_policies_refuse_it_without() -> None:
 
 
 def test_no_crd_is_copied() -> None:
+    """The stand-in of the network operator has one of its own, with the fields that gpuform sets."""
     root = Path(__file__).parents[2]
     copies = [
         path
@@ -394,4 +395,4 @@ def test_no_crd_is_copied() -> None:
         for path in (root / folder).rglob("*.y*ml")
         if "kind: CustomResourceDefinition" in path.read_text()
     ]
-    assert copies == []
+    assert [path.name for path in copies] == ["nicclusterpolicies.yaml"]

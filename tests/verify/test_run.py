@@ -110,6 +110,111 @@ def test_a_host_without_gpus_is_asked_for_none(programs: Path) -> None:
     assert {facts[check] for check in ("gpus", "modules", "runtime", "mig")} == {"the host has no GPUs"}
 
 
+@pytest.fixture
+def fabric(programs: Path, tmp_path: Path) -> Path:
+    """A played /sys, as `grep` and `cat` find it: two adapters for training, one without a cable."""
+    adapters = (("mlx5_0", "ibp24s0"), ("mlx5_1", "ibp64s0"), ("mlx5_2", "ens1"))
+    for name, interface in adapters:
+        folder = tmp_path / "sys/class/infiniband" / name
+        port = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
+        if name == "mlx5_2":
+            port = {"state": "1: DOWN", "phys_state": "3: Disabled", "rate": "40 Gb/sec (4X QDR)"}
+        port["link_layer"] = "Ethernet" if name == "mlx5_2" else "InfiniBand"
+        files = {f"ports/1/{key}": value for key, value in port.items()}
+        files |= {"board_id": "MT_0000000838", "fw_ver": "28.39.1002", "device/vendor": "0x15b3"}
+        files |= {f"device/net/{interface}/ifindex": "2"}
+        for key, value in files.items():
+            write(folder / key, f"{value}\n")
+    write(tmp_path / "sys/module/ib_core/parameters/netns_mode", "Y\n")
+    elsewhere = f'files=""; set -f; for one in "$@"; do files="$files {tmp_path}$one"; done; set +f'
+    grep = f'shift 2; {elsewhere}; /usr/bin/grep -sH "" $files | sed "s#^{tmp_path}##"'
+    for name, played in (("grep", grep), ("cat", f"{elsewhere}; /bin/cat $files")):
+        program(programs / name, f'case "$*" in */sys/*) {played};; *) exec /usr/bin/{name} "$@";; esac')
+    return tmp_path / "sys/class/infiniband"
+
+
+RDMA_CHECKS = ("rdma_links", "rdma_firmware", "rdma_netns", "rdma_gpudirect")
+TRAINING = {"gpuform_rdma": {"link_type": "infiniband"}}
+
+
+def adapter_checks(**variables: Any) -> dict[str, str]:
+    facts = found(run("one", **variables), "one")
+    return {name: fact for name, fact in facts.items() if name.startswith("rdma") and fact != "PASS"}
+
+
+@pytest.mark.parametrize("selected", [{"link_type": "infiniband"}, {"interfaces": ["ibp24s0", "ibp64s0"]}])
+def test_adapters_that_are_selected_are_fine(fabric: Path, selected: dict[str, Any]) -> None:
+    assert adapter_checks(gpuform_rdma=selected) == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "check", "fact"),
+    [
+        (
+            "mlx5_0/ports/1/state",
+            "2: INIT",
+            "rdma_links",
+            "mlx5_0 port 1 (ibp24s0) is 2: INIT: its link is up",
+        ),
+        (
+            "mlx5_1/ports/1/state",
+            "1: DOWN",
+            "rdma_links",
+            "mlx5_1 port 1 (ibp64s0) is 1: DOWN, its link 5",
+        ),
+        (
+            "mlx5_1/ports/1/rate",
+            "100 Gb/sec (1X NDR)",
+            "rdma_links",
+            "ports have several rates: mlx5_1 port 1 (ibp64s0) 100 Gb/sec (1X NDR); mlx5_0 port 1 (ibp24s0)",
+        ),
+        (
+            "mlx5_0/fw_ver",
+            "28.36.1010",
+            "rdma_firmware",
+            "adapters of board MT_0000000838 have several firmwares: mlx5_0 28.36.1010; mlx5_1 28.39.1002",
+        ),
+        (
+            "../../module/ib_core/parameters/netns_mode",
+            "N",
+            "rdma_netns",
+            "ib_core's netns_mode is N: no pod sees",
+        ),
+    ],
+)
+def test_each_fault_of_an_adapter_is_found(fabric: Path, file: str, text: str, check: str, fact: str) -> None:
+    write(fabric / file, f"{text}\n")
+    ((name, said),) = adapter_checks(**TRAINING).items()
+    assert name == check
+    assert said.startswith(fact)
+
+
+def test_adapters_that_are_missing_are_named(fabric: Path) -> None:
+    missing = adapter_checks(gpuform_rdma={"interfaces": ["ibp24s0", "ibp79s0"]})
+    there = "mlx5_0 port 1 (ibp24s0) InfiniBand, mlx5_1 port 1 (ibp64s0) InfiniBand, mlx5_2 port 1 (ens1)"
+    assert missing["rdma_links"] == f"no RDMA adapter of ibp79s0; there are {there} Ethernet"
+    for name in ("mlx5_0", "mlx5_1"):
+        write(fabric / name / "device/vendor", "0x8086\n")
+    assert adapter_checks(**TRAINING)["rdma_firmware"].startswith(
+        "no RDMA adapter of NVIDIA with link layer Infini"
+    )
+
+
+def test_gpu_memory_is_reached_by_dma_buf_or_peermem(fabric: Path, programs: Path) -> None:
+    program(programs / "modinfo", "echo NVIDIA")
+    fact = adapter_checks(nvidia_driver_modules="proprietary", **TRAINING)["rdma_gpudirect"]
+    assert fact.startswith("nvidia_peermem is not loaded, and modules of licence 'NVIDIA' on kernel ")
+    program(programs / "modinfo", PROGRAMS["modinfo"])
+    program(programs / "uname", "echo 5.4.0-216-generic")
+    assert "on kernel 5.4.0-216-generic have no DMA-BUF" in adapter_checks(**TRAINING)["rdma_gpudirect"]
+    program(programs / "lsmod", f"{PROGRAMS['lsmod']}; echo nvidia_peermem 1 0")
+    assert adapter_checks(**TRAINING) == {}
+
+
+def test_adapters_that_are_not_declared_are_not_asked_for(programs: Path) -> None:
+    assert adapter_checks() == dict.fromkeys(RDMA_CHECKS, "no RDMA adapters are declared")
+
+
 def test_a_host_out_of_reach_fails_once(tmp_path: Path) -> None:
     ssh = {
         "ansible_connection": "ssh",
@@ -236,6 +341,7 @@ def test_operator_pods_are_checked_for_what_they_see(cluster: Path) -> None:
         **dict.fromkeys(("kubelet", "labels", "taints", "mig", "mig_state"), "PASS"),
         **dict.fromkeys(("driver_packages", "fabricmanager", "held", "units", "time_sync", "cuda"), on_host),
         **dict.fromkeys(("toolkit_packages", "device_links"), on_host),
+        **dict.fromkeys(RDMA_CHECKS, "no RDMA adapters are declared"),
     }
     calls = (cluster / "calls").read_text()
     assert f"{cluster}/kube config" in calls

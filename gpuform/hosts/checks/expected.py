@@ -45,6 +45,8 @@ class Expected:
     context: str
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
+    rdma: Mapping[str, Any] | None = None
+    """Selectors of its RDMA adapters, ``link_type`` and ``interfaces``; None without any."""
     connection: Mapping[str, Any] = field(default_factory=dict)
     stack: str = ""
 
@@ -95,6 +97,7 @@ def parse_host(name: str, variables: Mapping[str, Any], stack: str = "") -> Expe
         context=str(variables.get("gpuform_context") or ""),
         labels=({"gpuform.io/pool": pool} if pool else {}) | (variables.get("gpuform_labels") or {}),
         taints=tuple(variables.get("gpuform_taints") or ()),
+        rdma=variables.get("gpuform_rdma"),
         connection={key: value for key, value in variables.items() if key.startswith("ansible_")},
         stack=stack,
     )

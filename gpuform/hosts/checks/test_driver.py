@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any
 
 import pytest
 from testinfra.host import Host
@@ -12,12 +11,11 @@ from testinfra.host import Host
 from gpuform.hosts.checks import connections, nvidia_smi
 from gpuform.hosts.checks.expected import Expected
 from gpuform.hosts.checks.findings import expect
+from gpuform.hosts.checks.modules import OPEN, PROPRIETARY, loaded_modules, modinfo
 from gpuform.hosts.checks.packages import Packages, expect_version, upstream_version
 
 MODULES = ("nvidia", "nvidia_uvm")
 """Without nvidia_uvm no CUDA program starts; nvidia_modeset and nvidia_drm are for displays."""
-OPEN, PROPRIETARY = "Dual MIT/GPL", "NVIDIA"
-"""Licences of the two flavours of the kernel module (open-gpu-kernel-modules; nvidia.ko)."""
 DRIVER_PACKAGES = re.compile(r"(nvidia|cuda-drivers|libnvidia|xserver-xorg-video-nvidia|libcuda1).*")
 DRIVER_CARRIERS = re.compile(
     r"nvidia-(kernel-(open-)?dkms|driver-cuda|smi|open-kernel-dkms)|kmod-nvidia-.*"
@@ -115,14 +113,14 @@ def test_held(packages: Packages, expected: Expected) -> None:
 
 def test_modules(driver: Host, expected: Expected) -> None:
     """The driver's modules are loaded, and are of the declared flavour."""
-    loaded = _loaded(driver)
+    loaded = loaded_modules(driver)
     missing = [name for name in MODULES if name not in loaded]
     expect(
         not missing,
         f"not loaded: {', '.join(missing)}",
         f"run `modprobe -a {' '.join(missing)}` and see `dmesg` if it refuses, or {expected.apply}",
     )
-    flavour = _modinfo(driver, "license")
+    flavour = modinfo(driver, "license")
     if flavour and expected.driver_modules:
         wanted = {"open": OPEN, "proprietary": PROPRIETARY}[expected.driver_modules]
         expect(
@@ -135,7 +133,7 @@ def test_modules(driver: Host, expected: Expected) -> None:
 def test_nouveau(driver: Host, expected: Expected) -> None:
     """nouveau is not loaded: it would keep NVIDIA's driver from the GPU."""
     expect(
-        "nouveau" not in _loaded(driver),
+        "nouveau" not in loaded_modules(driver),
         "nouveau is loaded",
         f"run {expected.apply}, which blacklists it, and reboot the host",
     )
@@ -148,12 +146,3 @@ def test_persistence(gpus: tuple[nvidia_smi.QueriedGpu, ...], expected: Expected
         f"persistence mode is off on GPU {', '.join(off)}",
         "run `systemctl enable --now nvidia-persistenced`, or `nvidia-smi -pm 1` until the next boot",
     )
-
-
-def _loaded(host: Host) -> set[str]:
-    return {line.split()[0] for line in host.run("lsmod").stdout.splitlines()[1:] if line.strip()}
-
-
-def _modinfo(host: Host, field: str) -> str:
-    result: Any = host.run("modinfo -F %s nvidia", field)
-    return result.stdout.strip() if result.rc == 0 else ""

@@ -68,6 +68,7 @@ SIM_CONTAINER_RUNTIME = "simulator.gpuform.io/container-runtime"
 SIM_CDI = "simulator.gpuform.io/cdi"
 SIM_DEFAULT_RUNTIME = "simulator.gpuform.io/default-runtime"
 SIM_EFA = "simulator.gpuform.io/efa"
+SIM_RDMA = "simulator.gpuform.io/rdma"
 SIM_HUGE_PAGES = "simulator.gpuform.io/hugepages-2Mi"
 SIM_UNHEALTHY = "simulator.gpuform.io/unhealthy"
 SIM_FAULTS = "simulator.gpuform.io/faults"
@@ -135,6 +136,10 @@ GRAFANA_DASHBOARD = "grafana_dashboard"
 
 # AWS: the resource of its EFA device plugin.
 EFA = "vpc.amazonaws.com/efa"
+# The prefix of resources of InfiniBand and RoCE adapters.
+RDMA_PREFIX = "rdma/"
+ADAPTERS = (EFA, RDMA_PREFIX)
+"""Beginnings of the names of resources that are network adapters."""
 
 # AWS: tags of subnets and security groups, by which load balancers and Karpenter find them.
 ELB = "kubernetes.io/role/elb"

@@ -16,6 +16,8 @@ KSERVE, CERT_MANAGER = "gpuform-kserve", "gpuform-cert-manager"
 """Namespaces of KServe, and of cert-manager, which issues the certificate of KServe's webhooks."""
 KUEUE = "kueue-system"
 """Namespace of Kueue, as in its documentation."""
+NETWORK_OPERATOR = "nvidia-network-operator"
+"""Namespace of NVIDIA's network operator, as in its documentation."""
 PLACEHOLDER = "gpuform-placeholder"
 """Priority class and namespace of placeholder pods, which keep nodes free."""
 SCHEDULER = "gpuform-packer"
@@ -25,7 +27,7 @@ TRIAL = "gpuform-trial"
 BUILT_IN = ("default",)
 SYSTEM = (
     *("kube-system", "kube-public", "kube-node-lease"),
-    *(GPU_OPERATOR, PLATFORM, SCHEDULER, PLACEHOLDER, CULLER, HEALTH, TRIAL, KUEUE),
+    *(GPU_OPERATOR, PLATFORM, SCHEDULER, PLACEHOLDER, CULLER, HEALTH, TRIAL, KUEUE, NETWORK_OPERATOR),
 )
 _RESERVED = ("kube-", "gpuform-", "openshift-")
 """Prefixes of namespaces that Kubernetes, gpuform and OpenShift keep for themselves."""

@@ -10,7 +10,7 @@ from infra.model.base import registries
 from infra.model.base.errors import InputError
 from infra.model.base.fields import listing, node_limit
 from infra.model.base.prices import Cost
-from infra.model.checks import aws, hosts, node_keys, openstack, queues, workloads
+from infra.model.checks import aws, hosts, node_keys, openstack, queues, rdma, workloads
 from infra.model.checks.operator import check_monitoring, check_operator, operator_warnings
 from infra.model.environment import Environment
 from infra.model.gpu.machines import BUILT_IN
@@ -124,6 +124,7 @@ def _check_pools(cluster: str, pools: Sequence[Pool]) -> None:
         fact = f"they have {total} nodes, and a cluster of {platform} has at most {limit}"
         raise InputError("pools", fact, "declare fewer, or several clusters")
     mig_config.check_names(pools)
+    rdma.check(pools)
 
 
 def _check_slices(pool: Pool, path: str) -> None:

@@ -28,6 +28,9 @@ _HOSTS_NAMED = ("the hosts exist, and are named one by one", "leave it out, and 
 _NOT_HOSTS = ("the pool's nodes are not own hosts", "leave it out, or use cluster kind hosts")
 _NOT_OPENSTACK = ("the cluster is not on OpenStack", "leave it out, or use cluster kind openstack")
 
+_USE_EFA = ("nodes on AWS have Elastic Fabric Adapters", "leave it out, and give aws: {efa: true}")
+_NO_RDMA = ("Magnum's nodes are machines of Nova", "leave it out, or use cluster kind existing")
+
 _COMMON: Mapping[str, Reason] = {
     "spare": _NOTHING_SPARE,
     "workload_class": (f"{_CLASS} cluster has no Karpenter", _ELSE_AWS),
@@ -58,6 +61,7 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
             "cluster-autoscaler keeps no node free, only at least elastic.min nodes",
             "leave it out, or raise elastic.min",
         ),
+        "rdma": _NO_RDMA,
         "zones": ("Magnum places a whole node group by its label", _BY_LABEL),
     },
 }
@@ -91,7 +95,7 @@ def _owner_reason(part: str, owner: str, is_plugin_only: bool) -> Reason:
 def pool_fields(cluster: str, pool: Pool) -> Mapping[str, Reason]:
     """Fields of the pool without effect on this kind of cluster, each with the reason."""
     if cluster == "aws":
-        others = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS, "openstack": _NOT_OPENSTACK}
+        others = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS, "openstack": _NOT_OPENSTACK, "rdma": _USE_EFA}
         fields = others if pool.elastic else {"spare": _NOTHING_SPARE, **others}
         return fields if pool.by_karpenter else {"workload_class": NO_CLASS, **fields}
     return _POOL[cluster]

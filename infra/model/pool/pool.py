@@ -39,6 +39,7 @@ from infra.model.pool.elastic import (
     static_node_pool_name,
 )
 from infra.model.pool.keys import SelectorKey, TaintKey
+from infra.model.pool.rdma import Rdma
 from infra.model.pool.relayout import Relayout, Reset
 from infra.model.pool.sharing import Dra, Exclusive, Mig, MigStrategy, Mps, Sharing, Trust, check_sharing
 
@@ -99,6 +100,9 @@ class Pool(Model):
     hugepages: HugePages | None = option(
         "Memory of each node in huge pages of 2Mi, for workloads that request them: nodes on AWS reserve it "
         "at boot; on other clusters the nodes must already have it."
+    )
+    rdma: Rdma | None = option(
+        "InfiniBand or RoCE adapters of its nodes, for workloads with rdma; {} for all."
     )
     sharing: Sharing = option("How its GPUs are shared.", Exclusive)
     trust: Trust = option(

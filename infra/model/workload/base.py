@@ -188,6 +188,12 @@ class BaseWorkload(Model):
         default=None,
         description="Elastic Fabric Adapters per pod (vpc.amazonaws.com/efa); on AWS the pool needs aws.efa.",
     )
+    rdma: Count | None = Field(
+        default=None,
+        description="InfiniBand or RoCE adapters per pod, of the pool's rdma.resource: with mode shared, 1 "
+        "is all of a node. The pod may lock memory (IPC_LOCK), and so runs as root in a namespace with "
+        "pod_security privileged.",
+    )
     priority: Name | None = Field(default=None, description="One of the environment's priorities.")
     queue: Name | None = Field(
         default=None,

@@ -95,7 +95,7 @@ def check_devices(pools: Sequence[Pool], candidates: Sequence[Pool], work: Workl
 
     Nodes that exist have adapters as their owner decides.
     """
-    for key in ("efa", "hugepages"):
+    for key in ("efa", "rdma", "hugepages"):
         if getattr(work, key) is not None and not candidates:
             fact = "the workload may run on any node, and not every node has them"
             raise InputError(f"{path}.{key}", fact, "name the pool of the nodes that do")
@@ -103,10 +103,25 @@ def check_devices(pools: Sequence[Pool], candidates: Sequence[Pool], work: Workl
         pool_path = f"pools[{pools.index(pool)}]"
         if work.efa and work.efa > pool.adapters and not pool.selector:
             raise InputError(f"{path}.efa", *_too_many(pool, pool_path))
+        if work.rdma:
+            _check_rdma(candidates[0], pool, work.rdma, (f"{path}.rdma", pool_path))
         if work.hugepages and memory_bytes(pool.hugepages or "0Mi") < memory_bytes(work.hugepages):
             fact = f"a node of pool {pool.name} has {pool.hugepages or 'none'}"
             remedy = f"give {pool_path} hugepages: {work.hugepages} or more, or request less"
             raise InputError(f"{path}.hugepages", fact, remedy)
+
+
+def _check_rdma(first: Pool, pool: Pool, wanted: int, paths: tuple[str, str]) -> None:
+    path, pool_path = paths
+    if pool.rdma is None:
+        remedy = f"leave it out, or give {pool_path} rdma: {{}}; on AWS request efa"
+        raise InputError(path, f"pool {pool.name} has no rdma", remedy)
+    if first.rdma and first.rdma.resource != pool.rdma.resource:
+        fact = f"pool {first.name} offers {first.rdma.resource}, and pool {pool.name} {pool.rdma.resource}"
+        raise InputError(path, fact, "name one of the pools")
+    if wanted > pool.rdma.offered:
+        fact = f"a node of pool {pool.name} has {pool.rdma.offered}"
+        raise InputError(path, fact, f"request {pool.rdma.offered} at most per pod")
 
 
 def _too_many(pool: Pool, pool_path: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ tests/checks/test_drawn_environments.py compares what is offered with the plan, 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -184,6 +185,18 @@ def test_a_node_keeps_its_adapters_and_a_pod_gets_no_device_for_them() -> None:
     container = {"name": "c", "image": "a:1", "resources": {"limits": {EFA: "1"}}}
     meta = {**raw, "namespace": "d", "creationTimestamp": ""}
     assert parse_pod({"metadata": meta, "spec": {"containers": [container]}}) is None
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+def test_rdma_is_offered_while_its_plugin_runs_unless_another_one_offers_it(plugin: bool) -> None:
+    name = "rdma/rdma_shared_device_a"
+    offered = json.dumps({"resource": name, "count": 63, "plugin": plugin})
+    node = {**EFA_NODE, "annotations": {keys.RDMA_OFFERED: offered}}
+    pods = (make_pod("rdma-1", device_plugin.RDMA_PLUGIN),)
+    here = [NodeResources({name: 63}, {name: 63})]
+    assert kubelet.report_resources(make_world(**node, pods=pods, capacity={name: 0})) == here
+    gone = kubelet.report_resources(make_world(**node, pods=(), capacity={name: 63}))
+    assert gone == ([NodeResources({}, {name: 0})] if plugin else [])
 
 
 STRICT = sliced(4, failRequestsGreaterThanOne=True)

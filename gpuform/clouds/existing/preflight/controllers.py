@@ -105,7 +105,7 @@ def _refusal(cluster: LiveCluster, namespace: str) -> Result | None:
         fact = f"its configuration {namespace}/{_CONFIGURATION} was not found"
         return Result("SKIP", fact, "compare it with docs/howto/queues.md")
     excluded = entries(mapping_at(config, ("resources",)), "excludeResourcePrefixes")
-    if missing := [name for name in queues.NOT_COUNTED if not _covers(excluded, name)]:
+    if missing := [name for name in queues.not_counted(env) if not _covers(excluded, name)]:
         fact = f"it counts {missing[0]}, of which the stack's queues have no quota: nothing would be admitted"
         return Result("FAIL", fact, f"add {', '.join(missing)} to resources.excludeResourcePrefixes")
     kinds = {_KINDS.get(work.kind, "deployment") for work in env.workloads if work.queue}
