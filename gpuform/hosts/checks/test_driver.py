@@ -24,6 +24,8 @@ DRIVER_CARRIERS = re.compile(
     r"|nvidia-(dkms|utils|compute-utils)(-.*)?"
 )
 """Packages with the kernel modules and nvidia-smi, by NVIDIA's, Debian's, EL's and Ubuntu's names."""
+NO_PACKAGES = ("runfile", "host")
+"""Sources of a driver without packages, or with packages of another owner."""
 TOOLKIT_CARRIERS = re.compile(r"nvidia-container-toolkit(-base)?")
 TOOLKIT_PACKAGES = re.compile(r"(nvidia-container-toolkit|libnvidia-container).*")
 
@@ -70,8 +72,8 @@ def test_driver_version(gpus: tuple[nvidia_smi.QueriedGpu, ...], expected: Expec
 
 def test_driver_packages(packages: Packages, expected: Expected) -> None:
     """The driver's packages have the pinned version, so that the next boot runs it too."""
-    if not expected.gpu_count or expected.driver_source == "runfile":
-        pytest.skip("the driver does not come from packages")
+    if not expected.gpu_count or expected.driver_source in NO_PACKAGES:
+        pytest.skip("the driver does not come from packages that gpuform installs")
     found = {name: v for name, v in packages.installed.items() if DRIVER_CARRIERS.fullmatch(name)}
     expect_version(found, expected.driver_version, "driver", expected.apply)
 
@@ -101,7 +103,7 @@ def test_held(packages: Packages, expected: Expected) -> None:
     if not expected.gpu_count:
         pytest.skip("the host has no GPUs")
     kept = packages.matching(TOOLKIT_CARRIERS, TOOLKIT_PACKAGES)
-    if expected.driver_source != "runfile":
+    if expected.driver_source not in NO_PACKAGES:
         kept |= packages.matching(DRIVER_CARRIERS, DRIVER_PACKAGES)
     expect(bool(kept), "nothing is installed that could be held", f"run {expected.apply}")
     free = sorted(kept - packages.held)
