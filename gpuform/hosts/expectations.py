@@ -41,7 +41,8 @@ def nodes_inventory(
         node_labels = node["metadata"].get("labels", {})
         pool = pools.get(node_labels.get(labels.POOL, ""))
         if pool:
-            distribution = facts.distribution_of(node["status"].get("nodeInfo", {}).get("kubeletVersion", ""))
+            kubelet = node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")
+            distribution = facts.distribution_of(kubelet)
             gpus = allocatable.node_gpus(pool, node_labels) or pool.gpu_counts[-1]
             hosts[node["metadata"]["name"]] = {
                 "gpuform_environment": env.name,

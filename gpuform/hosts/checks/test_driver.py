@@ -66,7 +66,9 @@ def test_driver_version(gpus: tuple[nvidia_smi.QueriedGpu, ...], expected: Expec
     expect(
         running == [expected.driver_version],
         f"driver {', '.join(running) or 'none'} runs; {expected.driver_version} is pinned",
-        f"run {expected.apply} to bring it back, or pin the one that runs",
+        "declare the one that runs"
+        if expected.driver_source == "host"
+        else f"run {expected.apply} to bring it back, or pin the one that runs",
     )
 
 
@@ -88,7 +90,9 @@ def test_fabricmanager(machine: Host, packages: Packages, expected: Expected) ->
     expect(
         versions == [expected.driver_version],
         f"fabric manager {', '.join(versions)}; it must be the driver's {expected.driver_version}",
-        f"run {expected.apply}",
+        "install it as the host's driver was"
+        if expected.driver_source == "host"
+        else f"run {expected.apply}",
     )
     unit = machine.service("nvidia-fabricmanager")
     expect(

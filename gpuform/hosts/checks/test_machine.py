@@ -59,12 +59,14 @@ def _runtime_unit(machine: Host, expected: Expected) -> str:
 
 
 def test_distribution(machine: Host, expected: Expected) -> None:
-    """The host runs the declared Kubernetes distribution, or none yet."""
+    """The host runs the declared Kubernetes distribution."""
     services = {name: row.name for row in facts.DISTRIBUTIONS.values() for name in row.services}
     services["kubelet"] = "kubeadm"
     running = [name for name in services if _state(machine, f"{name}.service")["ActiveState"] == "active"]
+    if not running:
+        pytest.skip("no Kubernetes runs on the host yet")
     expect(
-        not running or expected.distribution in {services[name] for name in running},
+        expected.distribution in {services[name] for name in running},
         f"{', '.join(running)} runs; {expected.distribution} is declared",
         "correct cluster.distribution, or take the host out of the stack",
     )
