@@ -28,9 +28,13 @@ done
     cat <<'END'
 {base}
 END
-    [ -z "$runtime" ] || printf '%s\\n' "[{section}.containerd.runtimes.'nvidia']" \\
-        '  runtime_type = "io.containerd.runc.v2"' "[{section}.containerd.runtimes.'nvidia'.options]" \\
-        "  BinaryName = \\"$runtime\\"" '  SystemdCgroup = true'
+    [ -z "$runtime" ] || cat <<END
+[{section}.containerd.runtimes.'nvidia']
+  runtime_type = "io.containerd.runc.v2"
+[{section}.containerd.runtimes.'nvidia'.options]
+  BinaryName = "$runtime"
+  SystemdCgroup = true
+END
 }} >"$config"
 systemd-notify --ready
 exec sleep infinity
