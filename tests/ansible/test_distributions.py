@@ -104,7 +104,8 @@ def test_verify_agrees(site: Site) -> None:
     assert [one for one in verdicts if one.verdict == "FAIL"] == []
     passed = {one.check for one in verdicts if one.verdict == "PASS"}
     assert {"distribution", "units", "runtime", "cdi", "no_gpu_without_request"} <= passed
-    site.host.run(f"cp {(path := facts.DISTRIBUTIONS[site.name].config)} /root/kept; sed -i /nvidia/d {path}")
+    path = facts.DISTRIBUTIONS[site.name].config
+    site.host.run(f"""cp {path} /root/kept; sed -i "/'nvidia'/,\\$d" {path}""")
     wrong = site.listing(distribution="kubeadm", runtime_version="1.7", toolkit={"mode": "runtime"})
     try:
         found = {one.check: one.fact for one in verify(wrong).verdicts if one.verdict == "FAIL"}
