@@ -35,7 +35,11 @@ def _driver_versions(inventory: Any) -> dict[str, str]:
         hosts = json.loads(str(inventory))["_meta"]["hostvars"]
     except (ValueError, KeyError, TypeError):
         return {}
-    return {name: str(variables.get("nvidia_driver_version", "")) for name, variables in hosts.items()}
+    return {
+        name: str(variables.get("nvidia_driver_version", ""))
+        for name, variables in hosts.items()
+        if variables.get("nvidia_driver_source") != "host"
+    }
 
 
 class HostsPreview(PreviewRules):

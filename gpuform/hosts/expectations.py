@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from infra import versions
+from infra import facts, versions
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.gpu import drivers
@@ -41,6 +41,8 @@ def nodes_inventory(
         node_labels = node["metadata"].get("labels", {})
         pool = pools.get(node_labels.get(labels.POOL, ""))
         if pool:
+            kubelet = node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")
+            distribution = facts.distribution_of(kubelet)
             gpus = allocatable.node_gpus(pool, node_labels) or pool.gpu_counts[-1]
             hosts[node["metadata"]["name"]] = {
                 "gpuform_environment": env.name,
@@ -50,6 +52,7 @@ def nodes_inventory(
                 "gpuform_labels": sharing.pool_labels(env, pool),
                 "gpuform_taints": sharing.pool_taints(env, pool),
                 **rdma_variables(pool),
+                **({"gpuform_distribution": distribution.name} if distribution else {}),
                 **(_gpu_variables(env, pool, gpus) if pool.gpus else {}),
             }
     return {"_meta": {"hostvars": hosts}}

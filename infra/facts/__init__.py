@@ -1,4 +1,4 @@
-"""Facts about others' releases: security fixes, driver branches, ends of support, bad releases.
+"""Facts about others' releases and systems: security fixes, driver branches, ends of support, distributions.
 
 The files are tables: a row is one fact, with its ``source`` and the day of the last check. The policies read
 them too, so that this package imports nothing of ours.
@@ -86,6 +86,28 @@ class FirstImage(Fact):
     image: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Distribution(Fact):
+    """A Kubernetes distribution with a containerd of its own; the file describes the columns."""
+
+    name: str
+    services: list[str]
+    config: str
+    drop_ins: dict[int, str]
+    socket: str
+    programs: str
+    suffix: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSystem(Fact):
+    """A system of hosts that Ansible cannot prepare; ``use``: what to do instead."""
+
+    id: str
+    name: str
+    use: str
+
+
 Row = TypeVar("Row", bound=Fact)
 
 
@@ -101,6 +123,8 @@ LAST_BRANCHES = _read("last_branches", LastBranch)
 EKS_VERSIONS = {row.version: row for row in _read("eks", EksVersion)}
 BAD_RELEASES = _read("bad_releases", BadRelease)
 FIRST_IMAGES = {row.gpu: row for row in _read("first_images", FirstImage)}
+DISTRIBUTIONS = {row.name: row for row in _read("distributions", Distribution)}
+IMAGE_SYSTEMS = {row.id: row for row in _read("image_systems", ImageSystem)}
 TABLES: Mapping[str, tuple[Fact, ...]] = {
     "fixes": FIXES,
     "branches": tuple(BRANCHES.values()),
@@ -108,6 +132,8 @@ TABLES: Mapping[str, tuple[Fact, ...]] = {
     "eks": tuple(EKS_VERSIONS.values()),
     "bad_releases": BAD_RELEASES,
     "first_images": tuple(FIRST_IMAGES.values()),
+    "distributions": tuple(DISTRIBUTIONS.values()),
+    "image_systems": tuple(IMAGE_SYSTEMS.values()),
 }
 
 
@@ -128,3 +154,8 @@ def bad_release(product: Product, version: str, kubernetes: str = "") -> BadRele
         ):
             return row
     return None
+
+
+def distribution_of(kubelet: str) -> Distribution | None:
+    """The distribution with a containerd of its own by its kubelet's version, as v1.34.2+rke2r1."""
+    return next((row for row in DISTRIBUTIONS.values() if row.suffix in kubelet), None)

@@ -76,9 +76,10 @@ def runtime_class(env: Environment) -> Manifest | None:
     """RuntimeClass that gives the chart's pods the driver's libraries if runc is the default runtime.
 
     Ansible adds NVIDIA's runtime to own hosts as a second one. Elsewhere the node image, or the nodes' owner,
-    has made it the default, and the result is None.
+    has made it the default, and the result is None; k3s and RKE2 bring the RuntimeClass.
     """
-    if not isinstance(env.cluster, HostsCluster) or env.cluster.toolkit_mode != "runtime":
+    cluster = env.cluster
+    if not isinstance(cluster, HostsCluster) or cluster.toolkit_mode != "runtime" or cluster.own_containerd:
         return None
     metadata = {"name": NVIDIA_RUNTIME, "labels": own_labels(env)}
     return manifest("RuntimeClass", metadata, "node.k8s.io/v1", handler=NVIDIA_RUNTIME)

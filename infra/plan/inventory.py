@@ -108,6 +108,8 @@ def _platform_variables(env: Environment, pool: Pool | None) -> Variables:
         "gpuform_labels": sharing.pool_labels(env, pool) if pool else {},
         "gpuform_taints": sharing.pool_taints(env, pool) if pool else [],
         **rdma_variables(pool),
+        **({"gpuform_distribution": cluster.distribution} if cluster.own_containerd else {}),
+        **({"host_prep_firewall": False} if cluster.firewall == "host" else {}),
     }
 
 
@@ -139,11 +141,12 @@ def _gpu_variables(env: Environment, pool: Pool, keys: Keys) -> Variables:
 def _driver_variables(cluster: HostsCluster, pool: Pool, keys: Keys) -> Variables:
     driver, gpu = installed.driver_of(cluster, pool), pool.gpus[0]
     runfile = driver.runfile
+    theirs = driver.source == "host" and driver.modules is None
     return {
         "nvidia_driver_source": driver.source,
         "nvidia_driver_version": driver.version,
         "nvidia_driver_branch": str(branch(driver.version)),
-        "nvidia_driver_modules": installed.kernel_modules(driver, gpu),
+        **({} if theirs else {"nvidia_driver_modules": installed.kernel_modules(driver, gpu)}),
         "nvidia_driver_fabricmanager": needs_fabric_manager(gpu, pool.gpu_count),
         "nvidia_driver_product": gpu.device,
         "nvidia_driver_count": pool.gpu_count,

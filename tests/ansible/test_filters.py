@@ -246,6 +246,26 @@ def test_toml_is_read_back_as_it_was_written() -> None:
     assert tomllib.loads(engines.to_toml(table)) == table
 
 
+@pytest.mark.unit
+def test_what_a_distribution_wrote_is_read_in_each_version() -> None:
+    """Version 3 has a part of the older section beside the one that counts."""
+    found = """\
+version = {}
+[plugins."io.containerd.grpc.v1.cri"]
+  stream_server_port = "10010"
+[plugins.'{}'.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins.'{}'.containerd.runtimes.'nvidia'.options]
+  BinaryName = "/usr/bin/nvidia-container-runtime"
+"""
+    for version, cdi in ((2, False), (3, True)):
+        text = found.format(version, *[engines.FORMATS[version].section] * 2)
+        assert engines.containerd_nvidia(text) == "/usr/bin/nvidia-container-runtime"
+        assert engines.containerd_nvidia(text.partition("[plugins.'io.containerd")[0]) == ""
+        assert engines.containerd_cdi(text) is cdi
+    assert engines.containerd_nvidia("") == ""
+
+
 @pytest.mark.parametrize("kind", ["ed25519", "rsa3072"])
 def test_a_fingerprint_is_that_of_gpg(kind: str) -> None:
     with tempfile.TemporaryDirectory(prefix="gpg-") as home:

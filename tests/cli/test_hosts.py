@@ -288,7 +288,8 @@ def test_a_joined_host_expects_the_slices_of_the_operator() -> None:
 
 
 def expected_of_nodes(env: Environment, **labels: dict[str, str]) -> dict[str, Any]:
-    nodes = [{"metadata": {"name": name, "labels": own}} for name, own in labels.items()]
+    info = {"nodeInfo": {"kubeletVersion": "v1.34.2+rke2r1"}}
+    nodes = [{"metadata": {"name": name, "labels": own}, "status": info} for name, own in labels.items()]
     found: dict[str, Any] = expectations.nodes_inventory(env, nodes, Path("/k"), None)["_meta"]["hostvars"]
     return found
 
@@ -302,6 +303,7 @@ def test_nodes_expect_what_the_operator_installs() -> None:
     assert hosts["n1"]["nvidia_driver_version"] == "580.178.04"  # the stack has V100s
     assert hosts["n1"]["nvidia_container_toolkit_version"] == versions.CONTAINER_TOOLKIT
     assert "validate_inventory_gpu" not in hosts["n2"]
+    assert hosts["n1"]["gpuform_distribution"] == "rke2"
 
 
 def test_nodes_that_differ_in_gpus_expect_their_own_number() -> None:

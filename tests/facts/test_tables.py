@@ -55,6 +55,23 @@ def test_the_role_refuses_the_same_toolkits() -> None:
     assert fixed == facts.fixes("container-toolkit")
 
 
+def test_the_roles_know_the_same_distributions_and_systems() -> None:
+    roles = Path(__file__).parents[2] / "ansible/roles"
+    toolkit = yaml.safe_load((roles / "nvidia_container_toolkit/vars/main.yml").read_text())
+    rows = {
+        row.name: {"services": row.services, "config": row.config} for row in facts.DISTRIBUTIONS.values()
+    }
+    assert toolkit["__nvidia_container_toolkit_distributions"] == rows
+    platform = yaml.safe_load((roles / "supported_platform/vars/main.yml").read_text())
+    assert platform["__supported_platform_systems"] == {
+        row.id: f"runs {row.name}, which has no packages that Ansible could install; {row.use}"
+        for row in facts.IMAGE_SYSTEMS.values()
+    }
+    looked = (roles / "supported_platform/tasks/host.yml").read_text()
+    services = [name for row in facts.DISTRIBUTIONS.values() for name in row.services]
+    assert f"for unit in {' '.join(services)}; do" in looked
+
+
 def test_our_own_pins_have_the_fixes() -> None:
     pinned = {
         "container-toolkit": (versions.CONTAINER_TOOLKIT, versions.HOST_CONTAINER_TOOLKIT),

@@ -154,6 +154,10 @@ def test_own_hosts_get_the_runtime_class_that_ansible_made_a_runtime_for() -> No
     assert device_plugin.values(ENVIRONMENTS["own hosts"])["runtimeClassName"] == "nvidia"
     assert "runtime-class.yaml" in render(ENVIRONMENTS["own hosts"], {})
     assert device_plugin.runtime_class(ENVIRONMENTS["own hosts with cdi"]) is None
+    hosts = ENVIRONMENTS["own hosts"]
+    on_k3s = hosts.model_copy(update={"cluster": hosts.cluster.model_copy(update={"distribution": "k3s"})})
+    assert device_plugin.runtime_class(on_k3s) is None, "k3s brings it"
+    assert device_plugin.values(on_k3s)["runtimeClassName"] == "nvidia"
 
 
 def test_nobody_is_asked_to_cut_a_gpu() -> None:

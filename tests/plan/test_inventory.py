@@ -48,6 +48,24 @@ def test_groups_are_those_of_kubernetes_of_gpus_and_of_pools() -> None:
     assert hosts_of(listed, "pool_none") == []
 
 
+def test_a_distribution_and_what_the_hosts_keep_are_told_to_the_roles() -> None:
+    """Nothing of them is in the inventory of hosts that declare neither."""
+    dgx = {"source": "host", "version": "580.95.05"}
+    edits = {"at": "cluster/distribution", "put": "rke2"}, {"at": "cluster/firewall", "put": "host"}
+    found = variables_of(changed(GOOD, *edits, {"at": "cluster/driver", "put": dgx}), "gpu-1")
+    assert (found["gpuform_distribution"], found["host_prep_firewall"]) == ("rke2", False)
+    assert found["nvidia_driver_source"] == "host"
+    assert not {"gpuform_distribution", "host_prep_firewall"} & variables_of(GOOD, "gpu-1").keys()
+    assert "nvidia_driver_modules" not in found, "whichever they are"
+    modes = {
+        version: variables_of(
+            changed(GOOD, edits[0], {"at": "cluster/runtime_version", "put": version}), "gpu-1"
+        )
+        for version in ("1.7", "2.0")
+    }
+    assert [one["nvidia_container_toolkit_mode"] for one in modes.values()] == ["runtime", "cdi"]
+
+
 def test_a_pools_dashes_become_underscores() -> None:
     mapping = changed(HOSTS, {"at": "pools/2/name", "put": "cpu-of-two"})
     assert inventory_of(mapping)["pool_cpu_of_two"] == {"hosts": ["cpu-1"]}

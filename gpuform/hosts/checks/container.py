@@ -31,6 +31,7 @@ _SPEC = {
 }
 
 _SCRIPT = """\
+PATH=$3${3:+:}$PATH
 runtime=$1
 folder=$(mktemp -d) || exit 2
 name=gpuform-probe-$$
@@ -59,9 +60,12 @@ done
 """
 
 
-def devices(host: Host, runtime: str) -> frozenset[str]:
-    """Contents of the container's /dev; a runtime that starts no container is a finding."""
-    result = host.run("sh -c %s probe %s %s", _SCRIPT, runtime, json.dumps(_SPEC))
+def devices(host: Host, runtime: str, programs: str = "") -> frozenset[str]:
+    """Contents of the container's /dev; a runtime that starts no container is a finding.
+
+    ``programs``: folder with runc, where it is not in the host's PATH.
+    """
+    result = host.run("sh -c %s probe %s %s %s", _SCRIPT, runtime, json.dumps(_SPEC), programs)
     if result.rc or "null" not in result.stdout.split():
         said = [line for line in result.stderr.splitlines() if "warning" not in line]
         raise CheckFailure(

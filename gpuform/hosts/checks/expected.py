@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infra import facts
+
 INVENTORY = "GPUFORM_HOSTS_INVENTORY"
 BACKEND = "GPUFORM_HOSTS_BACKEND"
 RESULTS = "GPUFORM_HOSTS_RESULTS"
@@ -38,6 +40,7 @@ class Expected:
     toolkit_version: str
     runtime: str
     mode: str
+    distribution: str
     cuda_version: str
     mig: Mapping[str, Mapping[str, int]] | None
     cuts_at_boot: bool
@@ -53,6 +56,11 @@ class Expected:
     @property
     def apply(self) -> str:
         return f"`gpuform hosts apply{f' {self.stack}' if self.stack else ''}`"
+
+    @property
+    def own_containerd(self) -> facts.Distribution | None:
+        """The row of a distribution with a containerd of its own."""
+        return facts.DISTRIBUTIONS.get(self.distribution)
 
     def slices(self, index: int) -> dict[str, int] | None:
         """Slices planned for that GPU: {} for none, None if unknown."""
@@ -90,6 +98,7 @@ def parse_host(name: str, variables: Mapping[str, Any], stack: str = "") -> Expe
         toolkit_version=str(variables.get("nvidia_container_toolkit_version") or ""),
         runtime=str(variables.get("nvidia_container_toolkit_runtime") or "containerd"),
         mode=str(variables.get("nvidia_container_toolkit_mode") or "runtime"),
+        distribution=str(variables.get("gpuform_distribution") or "kubeadm"),
         cuda_version=str(variables.get("cuda_toolkit_version") or ""),
         mig=_mig(variables, bool(kubeconfig)),
         cuts_at_boot=bool(variables.get("nvidia_mig_layout")),

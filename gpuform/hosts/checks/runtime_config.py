@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from testinfra.host import Host
 
+from gpuform.hosts.checks.expected import Expected
 from gpuform.hosts.checks.findings import CheckFailure, first_line
+from infra.facts import Distribution
 
 CRI_PLUGINS = {
     4: "io.containerd.cri.v1.runtime",
@@ -41,9 +44,15 @@ class RuntimeConfig:
     serves_kubernetes: bool = True
 
 
-def read(host: Host, runtime: str, in_pod: bool, apply: str) -> RuntimeConfig:
+def read(host: Host, expected: Expected, in_pod: bool) -> RuntimeConfig:
     """The effective configuration; one that the runtime itself refuses is a finding."""
-    text = _pod_text(host) if in_pod else _host_text(host, runtime, apply)
+    runtime, apply = expected.runtime, expected.apply
+    if in_pod:
+        text = _files_text(host, POD_FILES)
+    elif expected.own_containerd:
+        text = _distribution_text(host, expected.own_containerd)
+    else:
+        text = _host_text(host, runtime, apply)
     try:
         parts = [tomllib.loads(part) for part in text.split(_MARK)]
     except tomllib.TOMLDecodeError as error:
@@ -51,6 +60,10 @@ def read(host: Host, runtime: str, in_pod: bool, apply: str) -> RuntimeConfig:
             f"{runtime}'s configuration is no TOML: {error}", f"mend or remove that file, or run {apply}"
         ) from None
     config = merged(parts)
+    if expected.own_containerd:  # files instead of `config dump`, so without the defaults of containerd 2.0
+        cri = config.get("plugins", {}).get(CRI_PLUGINS[3], {})
+        cri.setdefault("enable_cdi", True)
+        cri.setdefault("cdi_spec_dirs", ["/etc/cdi", "/var/run/cdi"])
     return containerd(config) if runtime == "containerd" else crio(config)
 
 
@@ -112,8 +125,23 @@ def _host_text(host: Host, runtime: str, apply: str) -> str:
     )
 
 
-def _pod_text(host: Host) -> str:
-    command = f"for file in {POD_FILES}; do [ -f $file ] && cat $file && echo && echo '{_MARK}'; done; true"
+def _distribution_text(host: Host, distribution: Distribution) -> str:
+    """What k3s or RKE2 wrote at its last start, with the drop-ins that it imports."""
+    if not host.file(distribution.config).exists:
+        services = " or ".join(distribution.services)
+        pytest.skip(f"{distribution.config} is not there yet: {services} has not started")
+    try:
+        written = tomllib.loads(_files_text(host, distribution.config).split(_MARK)[0])
+    except tomllib.TOMLDecodeError:
+        written = {}  # the caller says so
+    folder = distribution.config.rpartition("/")[0]
+    imported = distribution.drop_ins.get(written.get("version", 0)) if "imports" in written else None
+    drop_ins = f"{folder}/{imported}/*.toml" if imported else ""
+    return _files_text(host, f"{distribution.config} {drop_ins}")
+
+
+def _files_text(host: Host, files: str) -> str:
+    command = f"for file in {files}; do [ -f $file ] && cat $file && echo && echo '{_MARK}'; done; true"
     return str(host.run(command).stdout)
 
 

@@ -22,6 +22,8 @@ DRIVER_CARRIERS = re.compile(
     r"|nvidia-(dkms|utils|compute-utils)(-.*)?"
 )
 """Packages with the kernel modules and nvidia-smi, by NVIDIA's, Debian's, EL's and Ubuntu's names."""
+NO_PACKAGES = ("runfile", "host")
+"""Sources of a driver without packages, or with packages of another owner."""
 TOOLKIT_CARRIERS = re.compile(r"nvidia-container-toolkit(-base)?")
 TOOLKIT_PACKAGES = re.compile(r"(nvidia-container-toolkit|libnvidia-container).*")
 
@@ -62,14 +64,16 @@ def test_driver_version(gpus: tuple[nvidia_smi.QueriedGpu, ...], expected: Expec
     expect(
         running == [expected.driver_version],
         f"driver {', '.join(running) or 'none'} runs; {expected.driver_version} is pinned",
-        f"run {expected.apply} to bring it back, or pin the one that runs",
+        "declare the one that runs"
+        if expected.driver_source == "host"
+        else f"run {expected.apply} to bring it back, or pin the one that runs",
     )
 
 
 def test_driver_packages(packages: Packages, expected: Expected) -> None:
     """The driver's packages have the pinned version, so that the next boot runs it too."""
-    if not expected.gpu_count or expected.driver_source == "runfile":
-        pytest.skip("the driver does not come from packages")
+    if not expected.gpu_count or expected.driver_source in NO_PACKAGES:
+        pytest.skip("the driver does not come from packages that gpuform installs")
     found = {name: v for name, v in packages.installed.items() if DRIVER_CARRIERS.fullmatch(name)}
     expect_version(found, expected.driver_version, "driver", expected.apply)
 
@@ -84,7 +88,9 @@ def test_fabricmanager(machine: Host, packages: Packages, expected: Expected) ->
     expect(
         versions == [expected.driver_version],
         f"fabric manager {', '.join(versions)}; it must be the driver's {expected.driver_version}",
-        f"run {expected.apply}",
+        "install it as the host's driver was"
+        if expected.driver_source == "host"
+        else f"run {expected.apply}",
     )
     unit = machine.service("nvidia-fabricmanager")
     expect(
@@ -99,7 +105,7 @@ def test_held(packages: Packages, expected: Expected) -> None:
     if not expected.gpu_count:
         pytest.skip("the host has no GPUs")
     kept = packages.matching(TOOLKIT_CARRIERS, TOOLKIT_PACKAGES)
-    if expected.driver_source != "runfile":
+    if expected.driver_source not in NO_PACKAGES:
         kept |= packages.matching(DRIVER_CARRIERS, DRIVER_PACKAGES)
     expect(bool(kept), "nothing is installed that could be held", f"run {expected.apply}")
     free = sorted(kept - packages.held)

@@ -10,6 +10,7 @@ from testinfra.host import Host
 
 from gpuform.hosts.checks.expected import Expected
 from gpuform.hosts.checks.findings import expect, first_line
+from infra import facts
 
 CLOCKS = ("chronyd", "chrony", "systemd-timesyncd", "ntpsec", "ntp")
 SKEW_S = 5.0
@@ -20,7 +21,7 @@ def test_units(machine: Host, expected: Expected) -> None:
     """The services that GPU containers need exist, start at boot and run."""
     units = []
     if expected.gpu_count:
-        units += [{"containerd": "containerd", "crio": "crio"}[expected.runtime], "nvidia-persistenced"]
+        units += [_runtime_unit(machine, expected), "nvidia-persistenced"]
     if expected.fabricmanager:
         units.append("nvidia-fabricmanager")
     if expected.cuts_at_boot:
@@ -46,6 +47,29 @@ def test_units(machine: Host, expected: Expected) -> None:
             f"{unit}.service is {state['ActiveState']}",
             f"see `journalctl -u {unit}`, then `systemctl restart {unit}`",
         )
+
+
+def _runtime_unit(machine: Host, expected: Expected) -> str:
+    """The service with the container runtime: of k3s and RKE2 the server's or the agent's."""
+    if not expected.own_containerd:
+        return {"containerd": "containerd", "crio": "crio"}[expected.runtime]
+    services = expected.own_containerd.services
+    active = (name for name in services if _state(machine, f"{name}.service")["ActiveState"] == "active")
+    return next(active, services[-1])
+
+
+def test_distribution(machine: Host, expected: Expected) -> None:
+    """The host runs the declared Kubernetes distribution."""
+    services = {name: row.name for row in facts.DISTRIBUTIONS.values() for name in row.services}
+    services["kubelet"] = "kubeadm"
+    running = [name for name in services if _state(machine, f"{name}.service")["ActiveState"] == "active"]
+    if not running:
+        pytest.skip("no Kubernetes runs on the host yet")
+    expect(
+        expected.distribution in {services[name] for name in running},
+        f"{', '.join(running)} runs; {expected.distribution} is declared",
+        "correct cluster.distribution, or take the host out of the stack",
+    )
 
 
 def test_time_sync(machine: Host, expected: Expected) -> None:

@@ -116,6 +116,10 @@ def _check_toolkit(cluster: HostsCluster) -> None:
 
 def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
     """Refuse what the declared version of the container runtime cannot do."""
+    if cluster.own_containerd and cluster.runtime != "containerd":
+        fact = f"{cluster.distribution} runs a containerd of its own"
+        remedy = "leave it out; with --container-runtime-endpoint, use cluster.distribution: kubeadm"
+        raise InputError("cluster.runtime", fact, remedy)
     if cluster.runtime_version is None:
         return
     cdi, version = CDI[cluster.runtime], version_numbers(cluster.runtime_version)
@@ -126,13 +130,17 @@ def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
     if cluster.runtime == "crio" and version < cdi.first:
         fact = f"CRI-O {cluster.runtime_version} has no CDI, by which its containers get GPUs"
         raise InputError("cluster.runtime_version", fact, f"use CRI-O {format_version(cdi.first)} or newer")
-    if cluster.toolkit_mode == "cdi" and version < cdi.first:
-        fact = f"containerd {cluster.runtime_version} has no CDI, which came with {format_version(cdi.first)}"
+    if cluster.toolkit_mode == "cdi" and version < cluster.first_cdi:
+        verb = "has CDI off" if cluster.own_containerd else "has no CDI"
+        first = format_version(cluster.first_cdi)
+        fact = f"containerd {cluster.runtime_version} {verb}, which came with {first}"
         raise InputError("cluster.toolkit.mode", fact, "use runtime, or a newer containerd")
     for index, pool in enumerate(pools):
         if pool.by_claim and not cluster.by_cdi and version < cdi.first_enabled:
             fact = "claimed GPUs are CDI devices, which the hosts' containerd is not configured for"
-            remedy = f"use cluster.toolkit.mode: cdi, with containerd {format_version(cdi.first)} or newer"
+            remedy = (
+                f"use cluster.toolkit.mode: cdi, with containerd {format_version(cluster.first_cdi)} or newer"
+            )
             raise InputError(f"pools[{index}].sharing.kind", fact, remedy)
 
 

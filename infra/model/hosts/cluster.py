@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from infra import versions
-from infra.facts import bad_release
+from infra.facts import DISTRIBUTIONS, IMAGE_SYSTEMS, bad_release
 from infra.model.base.errors import InputError, is_file_content
 from infra.model.base.fields import (
     NUMBER,
@@ -116,6 +116,16 @@ def _private_key(value: str) -> str:
     return value
 
 
+def _distribution(value: Any) -> Any:
+    if system := IMAGE_SYSTEMS.get(str(value)):
+        raise InputError("", f"{system.name} has no packages that Ansible could install", system.use)
+    return value
+
+
+Distribution = Annotated[
+    Literal["kubeadm", "k3s", "rke2"],
+    BeforeValidator(_distribution, json_schema_input_type=Literal["kubeadm", "k3s", "rke2"]),
+]
 Url = Annotated[Strict, AfterValidator(_url)]
 FilePath = Annotated[Strict, AfterValidator(_file_path)]
 LocalPath = Annotated[Strict, AfterValidator(_file_path), AfterValidator(_local_path)]
@@ -257,11 +267,13 @@ class Runfile(Model):
 class Driver(Model):
     """NVIDIA's driver: where it comes from, and the version at which it is held."""
 
-    source: Literal["distribution", "nvidia", "runfile"] = required(
-        "The distribution's packages, NVIDIA's repository, or NVIDIA's installer."
+    source: Literal["distribution", "nvidia", "runfile", "host"] = required(
+        "The distribution's packages, NVIDIA's repository, or NVIDIA's installer; host: the driver and the "
+        "fabric manager that the hosts have (as DGX OS), which stay as they are."
     )
     version: DriverVersion = required(
-        "Whole version, in quotes; held, so that no upgrade of the system changes it."
+        "Whole version, in quotes; held, so that no upgrade of the system changes it. With source host, the "
+        "one that runs."
     )
     modules: Modules | None = option(
         "Kernel modules; what NVIDIA recommends for the GPU and the branch if left out."
@@ -277,7 +289,7 @@ class Driver(Model):
             fact = f"a driver of source {self.source} does not come from NVIDIA's repository"
             raise InputError("repository", fact, "leave it out, or use source: nvidia")
         if self.runfile and self.source != "runfile":
-            fact = f"a driver of source {self.source} is a package"
+            fact = f"a driver of source {self.source} does not come from an installer"
             raise InputError("runfile", fact, "leave it out, or use source: runfile")
         if self.runfile and not self.runfile.url.rpartition("/")[2].endswith(".run"):
             fact = f"{self.runfile.url} is not the address of an installer, NAME.run"
@@ -314,6 +326,16 @@ class HostsCluster(ClusterModel):
     control_plane: tuple[AnyHost, ...] = option(
         "Hosts of the control plane that are in no pool: only prepared for Kubernetes.", ()
     )
+    distribution: Distribution = option(
+        "Kubernetes distribution of the hosts: k3s and rke2 have a containerd of their own; kubeadm stands "
+        "for all that use the hosts' containerd or CRI-O.",
+        "kubeadm",
+    )
+    firewall: Literal["ansible", "host"] = option(
+        "Who sets the hosts' firewall: ansible replaces ufw and firewalld by own rules; host leaves it as it "
+        "is.",
+        "ansible",
+    )
     runtime: Runtime = option("Container runtime.", "containerd")
     runtime_version: RuntimeVersion | None = option(
         "Its version, in quotes; the oldest on the hosts with GPUs. Decides toolkit.mode."
@@ -335,6 +357,17 @@ class HostsCluster(ClusterModel):
         return self
 
     @property
+    def own_containerd(self) -> bool:
+        """Whether the distribution has a containerd of its own, which it configures itself."""
+        return self.distribution in DISTRIBUTIONS
+
+    @property
+    def first_cdi(self) -> tuple[int, int]:
+        """The first version of the runtime with CDI on these hosts; the distributions do not enable it."""
+        cdi = CDI[self.runtime]
+        return cdi.first_enabled if self.own_containerd else cdi.first
+
+    @property
     def toolkit_mode(self) -> Literal["cdi", "runtime"]:
         """What the toolkit is configured for: as declared, or cdi if the runtime's version supports it.
 
@@ -343,7 +376,7 @@ class HostsCluster(ClusterModel):
         if self.toolkit.mode:
             return self.toolkit.mode
         version = self.runtime_version
-        supported = version is not None and version_numbers(version) >= CDI[self.runtime].first
+        supported = version is not None and version_numbers(version) >= self.first_cdi
         return "cdi" if supported and self.runtime == "containerd" else "runtime"
 
     @property

@@ -62,7 +62,12 @@ def daemons(image: str, release: Release, *tolerations: Json, owned: bool = Fals
 
 
 def node(
-    name: str = "n", pool: str = "b", labels: Json | None = None, runtime: str = "containerd://2.1.0"
+    name: str = "n",
+    pool: str = "b",
+    labels: Json | None = None,
+    runtime: str = "containerd://2.1.0",
+    kubelet: str = "v1.34.2",
 ) -> Json:
     about = {"name": name, "labels": {"a": pool, **(labels or {})}}
-    return {"metadata": about, "status": {"nodeInfo": {"containerRuntimeVersion": runtime}}}
+    info = {"containerRuntimeVersion": runtime, "kubeletVersion": kubelet}
+    return {"metadata": about, "status": {"nodeInfo": info}}

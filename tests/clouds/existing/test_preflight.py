@@ -179,7 +179,7 @@ def test_unreachable_cluster_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> 
     found = list(checks(env(), Paths.here(), "e"))
     assert [one.subject for one in found] == [
         *("GPU operator", "device plugin", "node feature discovery"),
-        *("driver and toolkit", "container runtimes", "health loop"),
+        *("driver and toolkit", "containerd of the nodes", "container runtimes", "health loop"),
     ]
     expect(found[0], "SKIP", "not checked: cluster: connection refused")
     assert found[0].check == "kubectl --kubeconfig /k get clusterpolicies.nvidia.com -o yaml"

@@ -52,6 +52,31 @@ def test_runtime_must_have_cdi(nodes: list[Json], operator: Json, verdict: str, 
     assert bool(found.fix) == (verdict != "PASS")
 
 
+SOCKET = "/run/k3s/containerd/containerd.sock"
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "socket", "verdict", "fact"),
+    [
+        ("v1.34.2", None, "PASS", "its socket is the one that the toolkit signals"),
+        ("v1.34.2+rke2r1", SOCKET, "PASS", "its socket is the one"),
+        ("v1.34.2+rke2r1", None, "FAIL", "n (kubelet v1.34.2+rke2r1) has its containerd's socket at"),
+        ("v1.34.2+k3s1", "/run/containerd/containerd.sock", "FAIL", f"socket at {SOCKET}"),
+        ("v1.34.2-eks-1", SOCKET, "FAIL", "that of k3s and RKE2, and node n (kubelet v1.34.2-eks-1)"),
+        ("v1.34.2", "/run/k0s/containerd.sock", "PASS", "its socket is the one"),
+    ],
+)  # fmt: skip
+def test_the_toolkit_signals_the_containerd_of_the_distribution(
+    kubelet: str, socket: str | None, verdict: str, fact: str
+) -> None:
+    operator: Json = {"toolkit_env": {"CONTAINERD_SOCKET": socket}} if socket else {}
+    found = judge(env(**operator), [node(kubelet=kubelet)])["containerd of the nodes"]
+    expect(found, verdict, fact)
+    if verdict == "FAIL" and "k3s and" not in fact:
+        assert found.fix == f"use gpu_operator.toolkit_env: {{CONTAINERD_SOCKET: {SOCKET}}}"
+    assert "containerd of the nodes" not in judge(env(**HOST), [node(kubelet=kubelet)])
+
+
 def operand(image: str, nodes: int = 1) -> Json:
     """A DaemonSet of NVIDIA's operator."""
     return daemons(f"nvcr.io/nvidia/{image}", None, owned=True, nodes=nodes)

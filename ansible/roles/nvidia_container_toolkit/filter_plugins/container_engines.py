@@ -198,6 +198,23 @@ def containerd_faults(dump: str, drop_in: str) -> list[str]:
     ]
 
 
+def _cri(text: str) -> Table:
+    """The section that serves Kubernetes; k3s and RKE2 write a part of the older one beside it."""
+    plugins = from_toml(text).get("plugins", {})
+    return next((plugins[one.section] for one in reversed(FORMATS.values()) if one.section in plugins), {})
+
+
+def containerd_nvidia(text: str) -> str:
+    """Program of the runtime nvidia in a configuration; empty if it has none."""
+    runtime = _cri(text).get("containerd", {}).get("runtimes", {}).get(NVIDIA, {})
+    return str(runtime.get("options", {}).get("BinaryName", ""))
+
+
+def containerd_cdi(text: str) -> bool:
+    """Whether containers get CDI devices; by default from version 3 on, which containerd 2.0 reads first."""
+    return bool(_cri(text).get("enable_cdi", from_toml(text).get("version", 1) >= 3))
+
+
 def _lost(wanted: Mapping[str, Any], found: Mapping[str, Any], path: str) -> list[str]:
     lost: list[str] = []
     for key, value in wanted.items():
@@ -217,4 +234,6 @@ class FilterModule:
             "containerd_drop_in": containerd_drop_in,
             "containerd_main": containerd_main,
             "containerd_faults": containerd_faults,
+            "containerd_nvidia": containerd_nvidia,
+            "containerd_cdi": containerd_cdi,
         }

@@ -26,6 +26,7 @@ from gpuform.clouds.existing.preflight.cluster import (
 from gpuform.kubernetes.controllers import containers, has_image, image_name, is_operator_owned
 from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, DEPLOYMENT
 from gpuform.stack.preflight.check import Check, Result
+from infra import facts
 from infra.model.environment import Environment
 from infra.model.hosts.cluster import CDI
 
@@ -51,6 +52,8 @@ def checks(env: Environment, by_hand: str) -> Iterator[Check]:
     if operator.mode == "operator":
         sets = f"{by_hand} get nodes -L {DEPLOY_DRIVER}; {by_hand} get {DAEMON_SET.resource} -A -o wide"
         yield Check(OWNERSHIP, sets, judge_ownership)
+    if env.ownership.toolkit == "operator":
+        yield Check("containerd of the nodes", f"{by_hand} get nodes", judge_containerd)
     if operator.cdi and operator.mode != "existing":
         yield Check("container runtimes", f"{by_hand} get nodes -o wide", judge_runtimes)
     if operator.mode == "existing":
@@ -82,6 +85,28 @@ def judge_ownership(cluster: LiveCluster) -> Result:
         fix = f"use gpu_operator.driver: host; without a driver on them, remove their label {DEPLOY_DRIVER}"
         return Result("FAIL" if len(preinstalled) == len(nodes) else "SKIP", fact, fix)
     return Result("PASS", f"nothing contradicts driver: {ownership.driver}, toolkit: {ownership.toolkit}")
+
+
+def judge_containerd(cluster: LiveCluster) -> Result:
+    """The operator's toolkit must signal the containerd of the nodes' distribution, or its pods fail.
+
+    Sources: infra/facts/distributions.yaml.
+    """
+    declared = cluster.env.gpu_operator.toolkit_env.CONTAINERD_SOCKET
+    sockets = {row.socket for row in facts.DISTRIBUTIONS.values()}
+    for node in cluster.gpu_nodes:
+        version = str(node["status"]["nodeInfo"].get("kubeletVersion", ""))
+        row = facts.distribution_of(version)
+        name = f"node {node['metadata']['name']} (kubelet {version})"
+        if row and declared != row.socket:
+            fix = f"use gpu_operator.toolkit_env: {{CONTAINERD_SOCKET: {row.socket}}}"
+            return Result("FAIL", f"{name} has its containerd's socket at {row.socket}", fix)
+        if not row and declared in sockets:
+            fact = (
+                f"gpu_operator.toolkit_env.CONTAINERD_SOCKET is that of k3s and RKE2, and {name} runs neither"
+            )
+            return Result("FAIL", fact, "leave it out, or name the node's own socket")
+    return Result("PASS", "its socket is the one that the toolkit signals")
 
 
 def judge_runtimes(cluster: LiveCluster) -> Result:
