@@ -44,6 +44,7 @@ SOURCES: Mapping[str, Source | None] = {
     "GPU_DRIVER": None,  # these three are the operator's defaults
     "CONTAINER_TOOLKIT": None,
     "DEVICE_PLUGIN": ("helm", f"nvidia-device-plugin {versions.DEVICE_PLUGIN_REPOSITORY}"),
+    "NETWORK_OPERATOR": ("helm", f"network-operator {versions.GPU_OPERATOR_REPOSITORY}"),
     "DRA_DRIVER": ("helm", f"dra-driver-nvidia-gpu {versions.DRA_DRIVER_REPOSITORY}"),
     "GPU_DRIVER_OF_BRANCH": None,  # infra/facts/fixes.yaml has the floor
     "HOST_CONTAINER_TOOLKIT": ("go", "github.com/NVIDIA/nvidia-container-toolkit"),

@@ -16,7 +16,7 @@ from infra import facts
 from tests.ansible.conftest import BedFactory
 from tests.bed import Bed, Host, distributions, stack
 
-pytestmark = pytest.mark.hosts
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 PRODUCT, DRIVER = "NVIDIA A100-SXM4-40GB", stack.DRIVER
 POOL = {
@@ -49,7 +49,7 @@ class Site(NamedTuple):
 
 CASES = [
     pytest.param(("rke2", "rke2-agent", 3, "2.1"), id="rke2"),
-    pytest.param(("k3s", "k3s", 2, "1.7"), id="k3s", marks=pytest.mark.nightly),
+    pytest.param(("k3s", "k3s", 2, "1.7"), id="k3s"),
 ]
 
 

@@ -339,7 +339,10 @@ def test_operator_pods_are_checked_for_what_they_see(cluster: Path) -> None:
         **dict.fromkeys(("reachable", "gpus", "driver_version", "modules", "nouveau", "persistence"), "PASS"),
         **dict.fromkeys(("toolkit_version", "runtime", "cdi", "no_gpu_without_request"), "PASS"),
         **dict.fromkeys(("kubelet", "labels", "taints", "mig", "mig_state"), "PASS"),
-        **dict.fromkeys(("driver_packages", "fabricmanager", "held", "units", "time_sync", "cuda"), on_host),
+        **dict.fromkeys(
+            ("driver_packages", "fabricmanager", "held", "units", "time_sync", "cuda", "distribution"),
+            on_host,
+        ),
         **dict.fromkeys(("toolkit_packages", "device_links"), on_host),
         **dict.fromkeys(RDMA_CHECKS, "no RDMA adapters are declared"),
     }
