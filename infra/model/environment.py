@@ -205,6 +205,11 @@ class Environment(Model):
         return self.cluster.created or self.kubeconfig is not None
 
     @property
+    def has_karpenter(self) -> bool:
+        """Whether Karpenter starts the nodes of a pool."""
+        return any(pool.by_karpenter for pool in self.pools)
+
+    @property
     def prefix_delegation(self) -> bool:
         """Whether the VPC CNI must assign blocks of addresses for the pods that pools ask for; AWS only."""
         return addresses.prefix_delegation(self.pools)

@@ -31,7 +31,8 @@ def policies(env: Environment) -> dict[str, iam.Policy]:
 
     ``preview`` is for `preview`, `drift` and `doctor`; `up`, `destroy` and `recover` need all of them.
     """
-    rows, common = resource_types(env), templates.fill(_FILE["always"], _values(env))
+    filled = _filled(env)
+    common, rows = filled["always"], {name: filled[name] for name in _DOCUMENTS}
     reading = {
         *common["read"],
         *(action for types in rows.values() for row in types.values() for action in row["read"]),
@@ -47,13 +48,13 @@ def policies(env: Environment) -> dict[str, iam.Policy]:
 
 def resource_types(env: Environment) -> dict[str, Rows]:
     """The rows of the types that the stack's program registers, by document and type."""
-    values = _values(env)
-    return {name: templates.fill(_FILE[name], values) for name in _DOCUMENTS}
+    filled = _filled(env)
+    return {name: filled[name] for name in _DOCUMENTS}
 
 
-def _values(env: Environment) -> templates.Values:
-    cluster = cluster_of(env)
-    karpenter = any(pool.by_karpenter for pool in env.pools)
+def _filled(env: Environment) -> dict[str, Any]:
+    """The file for this stack: without the types that its program does not register."""
+    cluster, karpenter = cluster_of(env), env.has_karpenter
     partition = partition_of(cluster.region)
     aws_policies = ["AmazonEKSClusterPolicy", *(identity.policy for identity in eks.POD_IDENTITY.values())]
     own = [f"arn:{partition}:iam::*:policy/karpenter-{name}-*" for name in iam.controller_policies()]
@@ -71,7 +72,8 @@ def _values(env: Environment) -> templates.Values:
         "entries": bool(cluster.admins) or karpenter,
         "placement": any(pool.aws_settings.placement_group for pool in env.pools),
     }
-    return templates.with_let(_FILE["let"], values)
+    parts = {name: part for name, part in _FILE.items() if name != "let"}
+    return dict(templates.fill(parts, templates.with_let(_FILE["let"], values)))
 
 
 def _merged(writes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

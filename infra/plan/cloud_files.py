@@ -25,7 +25,7 @@ def cloud_documents(env: Environment) -> dict[str, Documents]:
         "network.yaml": [_network(env)],
         "node-groups.yaml": [_node_group(env, pool) for pool in nodes],
     }
-    if any(pool.by_karpenter for pool in env.pools):
+    if env.has_karpenter:
         documents["iam.yaml"] = _iam_policies()
     return documents
 

@@ -98,7 +98,7 @@ def files(env: Environment, controller: Controller, folder: str) -> dict[str, st
 
 def remaining(env: Environment) -> list[str]:
     """What `gpuform up --only nodes,layouts` does beside the controller."""
-    karpenter = any(pool.by_karpenter for pool in env.pools)
+    karpenter = env.has_karpenter
     cut = [pool.name for pool in env.pools if sharing.live_layout(env, pool)]
     return [
         *(["the cluster itself, and its guards against losses"] if env.cluster.created else []),

@@ -76,7 +76,7 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
         "exported_labels": [f"nodes=[{','.join(NODE_LABELS)}]", *pods],
         "grafana": _grafana(monitoring, system),
         "interval": monitoring.interval,
-        "karpenter": any(pool.by_karpenter for pool in env.pools),
+        "karpenter": env.has_karpenter,
         "kueue": KUEUE,
         "operator": sharing.NAMESPACE,
         "own": {"matchLabels": {labels.RELEASE: RELEASE}},

@@ -80,10 +80,12 @@ def check(env: Environment, work: Workload, spec: Manifest) -> None:
         for index, container in enumerate(spec.get(kind, ()))
     ]
     for keys, fact in pod_security.violations(spec, containers, level):
-        path = "pod" + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-        remedy = f"change it, or declare namespaces: [{{name: {work.namespace}, pod_security: LEVEL}}]"
-        if not work.pod:
-            path, remedy = "rdma", remedy.replace("change it", "leave it out").replace("LEVEL", "privileged")
+        if work.pod:
+            path = "pod" + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+            change, needed = "change it", "LEVEL"
+        else:
+            path, change, needed = "rdma", "leave it out", "privileged"
+        remedy = f"{change}, or declare namespaces: [{{name: {work.namespace}, pod_security: {needed}}}]"
         raise InputError(path, f"{fact}, and namespace {work.namespace} has pod_security {level}", remedy)
 
 

@@ -38,7 +38,7 @@ from infra.model.platform.scheduling import PLACEHOLDER_VALUE
 from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.model.workload import matching
-from infra.plan import notebooks, sharing, startup
+from infra.plan import notebooks, rdma, sharing, startup
 from infra.plan.manifest import CONFINED, Manifest, manifest, nonroot, own_labels
 
 QUOTA = "gpuform-gpus"
@@ -63,7 +63,7 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     restricted |= {CULLER} if notebooks.culled_notebooks(env) else set()
     is_clusters_own = env.ownership.device_plugin == "cluster"
     objects = [_namespace(env, sharing.namespace(env), "restricted" if is_clusters_own else "privileged")]
-    if any(pool.rdma and pool.rdma.mode == "shared" for pool in env.pools):
+    if rdma.shared_pools(env):
         objects.append(_namespace(env, NETWORK_OPERATOR, "privileged"))
     if env.installs_prometheus:
         objects.append(

@@ -136,7 +136,7 @@ def _nodes(context: _Context) -> tuple[pulumi.Resource, ...]:
         created.append(groups("mng", pools, system))
     if efa_release := device_plugin.efa_release(env):
         created.append(EfaDevicePlugin("efa", ReleaseArgs(release=efa_release), context.after(*created)))
-    if any(pool.by_karpenter for pool in env.pools):
+    if env.has_karpenter:
         karpenter = KarpenterArgs(
             crds=eks.karpenter_crd_release(env),
             controller=eks.karpenter_release(env),

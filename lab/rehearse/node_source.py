@@ -189,7 +189,7 @@ def node_source(
             contexts.enter_context(Keeper(kubeconfig, folder / "keeper").supervisor())
         if any(pool.by_autoscaler for pool in env.pools):
             yield CalculatedGroups(env)
-        elif any(pool.by_karpenter for pool in env.pools):
+        elif env.has_karpenter:
             yield _karpenter_on_aws(env, run_paths, tools, options, cluster, contexts)
         else:
             yield NodeSource()

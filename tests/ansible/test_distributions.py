@@ -77,14 +77,14 @@ def test_a_wrong_distribution_is_refused_before_any_change(site: Site) -> None:
 
 def test_a_system_without_packages_is_refused_also_without_python(site: Site) -> None:
     """As Flatcar, which has none."""
-    site.host.run("mv /usr/bin/python3 /root; sed -i s/^ID=debian/ID=flatcar/ /usr/lib/os-release")
+    site.host.run("mv /usr/bin/python3 /srv; sed -i s/^ID=debian/ID=flatcar/ /usr/lib/os-release")
     try:
         message, changes = site.run()
         assert "runs Flatcar, which has no packages that Ansible could install; let Flatcar's" in message
         assert "use cluster.kind: existing with gpu_operator: {driver: host, toolkit: host}" in message
         assert changes == ()
     finally:
-        site.host.run("mv /root/python3 /usr/bin; sed -i s/^ID=flatcar/ID=debian/ /usr/lib/os-release")
+        site.host.run("mv /srv/python3 /usr/bin; sed -i s/^ID=flatcar/ID=debian/ /usr/lib/os-release")
 
 
 def test_the_distribution_takes_the_runtime_and_a_second_run_changes_nothing(site: Site) -> None:
@@ -105,7 +105,7 @@ def test_verify_agrees(site: Site) -> None:
     passed = {one.check for one in verdicts if one.verdict == "PASS"}
     assert {"distribution", "units", "runtime", "cdi", "no_gpu_without_request"} <= passed
     path = facts.DISTRIBUTIONS[site.name].config
-    site.host.run(f"""cp {path} /root/kept; sed -i "/'nvidia'/,\\$d" {path}""")
+    site.host.run(f"""cp {path} /srv/kept; sed -i "/'nvidia'/,\\$d" {path}""")
     wrong = site.listing(distribution="kubeadm", runtime_version="1.7", toolkit={"mode": "runtime"})
     try:
         found = {one.check: one.fact for one in verify(wrong).verdicts if one.verdict == "FAIL"}
@@ -113,7 +113,7 @@ def test_verify_agrees(site: Site) -> None:
         if site.name == "k3s":  # with CDI, no runtime is needed
             assert "has no runtime 'nvidia'" in str(verify(site.listing()).verdicts)
     finally:
-        site.host.run(f"cp /root/kept {path}")
+        site.host.run(f"cp /srv/kept {path}")
 
 
 def test_a_template_without_the_runtimes_is_refused(site: Site) -> None:

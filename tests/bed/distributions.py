@@ -1,4 +1,4 @@
-"""k3s and RKE2 on a bed's host, as far as a container toolkit sees them: unit, programs, and what they write.
+"""Plays k3s and RKE2 on a booted host: their unit, their programs, and the configuration that they write.
 
 At each start the program looks for the runtime in its PATH, then in the GPU operator's folder, and writes its
 containerd's configuration (k3s-io/k3s, pkg/agent/containerd/nvidia.go, config_linux.go, pkg/agent/templates;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 
 import pytest
 from testinfra.host import Host
@@ -54,15 +55,14 @@ def _runtime_unit(machine: Host, expected: Expected) -> str:
     if not expected.own_containerd:
         return {"containerd": "containerd", "crio": "crio"}[expected.runtime]
     services = expected.own_containerd.services
-    active = (name for name in services if _state(machine, f"{name}.service")["ActiveState"] == "active")
-    return next(active, services[-1])
+    return next(iter(_active(machine, services)), services[-1])
 
 
 def test_distribution(machine: Host, expected: Expected) -> None:
     """The host runs the declared Kubernetes distribution."""
     services = {name: row.name for row in facts.DISTRIBUTIONS.values() for name in row.services}
     services["kubelet"] = "kubeadm"
-    running = [name for name in services if _state(machine, f"{name}.service")["ActiveState"] == "active"]
+    running = _active(machine, services)
     if not running:
         pytest.skip("no Kubernetes runs on the host yet")
     expect(
@@ -104,6 +104,11 @@ def test_cuda(machine: Host, expected: Expected) -> None:
     found = release[1] if release else f"none ({first_line(said.stderr or said.stdout)})"
     wanted = ".".join(expected.cuda_version.split(".")[:2])
     expect(found == wanted, f"nvcc is of CUDA {found}; {wanted} is declared", f"run {expected.apply}")
+
+
+def _active(machine: Host, services: Iterable[str]) -> list[str]:
+    """Those of the services that run."""
+    return [name for name in services if _state(machine, f"{name}.service")["ActiveState"] == "active"]
 
 
 def _state(machine: Host, unit: str) -> dict[str, str]:

@@ -75,7 +75,7 @@ def _values(env: Environment) -> dict[str, Any]:
     return {
         **_COMMON,
         "quotas": env.namespaces,
-        "karpenter": any(pool.by_karpenter for pool in env.pools),
+        "karpenter": env.has_karpenter,
         "node_groups": any(pool.elastic for pool in env.pools) and env.cluster.kind == "openstack",
         "layouts": env.has_mig_manager and any(pool.layout for pool in env.pools),
         "nvlink": any(gpu.nvlink for pool in env.pools for gpu in pool.gpus),

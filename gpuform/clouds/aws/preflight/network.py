@@ -198,7 +198,7 @@ def _judge_endpoints(declared: DeclaredNetwork, aws: Aws, tables: Mapping[str, s
     names = (*EVERY_ENDPOINT, "s3")
     missing = [name for name in names if not _has_endpoint(endpoints, f"{prefix}.{name}", tables)]
     # Karpenter creates instance profiles; IAM's endpoint is com.amazonaws.iam, without a region.
-    karpenter = any(pool.by_karpenter for pool in declared.env.pools)
+    karpenter = declared.env.has_karpenter
     if karpenter and not any(endpoint["ServiceName"].endswith(".iam") for endpoint in endpoints):
         missing.append("iam")
     fix = "add a default route to a NAT or transit gateway"
