@@ -1,0 +1,221 @@
+"""The cheapest set of GPUs that holds all demands, by mixed-integer programming with a proved bound.
+
+A GPU is used in one of several ways (`Use`): whole, cut into a MIG layout, or shared. Each way offers slots
+of some kinds. A demand needs an amount (replicas, or requests per second), and each slot that it takes of a
+kind gives it a part of that amount. The model has one column per use, for the number of its GPUs, and one per
+demand and kind of slot:
+
+    minimize   sum(price[u] * gpus[u])
+    such that  sum(gives[d, k] * taken[d, k] for k) >= amount[d]          for each demand d
+               sum(taken[d, k] for d) <= sum(slots[u, k] * gpus[u] for u)  for each kind k
+
+Kinds of slots are few, and layouts of a GPU some dozens, so the model has thousands of columns at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.model.base.errors import InputError
+from infra.model.gpu.mig import Geometry
+
+Kind = Hashable
+
+TOLERANCE = 1e-6
+"""HiGHS's own for integers and rows (its options mip_feasibility_tolerance, primal_feasibility_tolerance)."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One way to use a GPU: how many slots of each kind it offers, and the price of the GPU."""
+
+    name: str
+    slots: Mapping[Kind, int]
+    price: float = 1.0
+
+
+@dataclass(frozen=True)
+class Demand:
+    """``gives``: what a slot of each kind contributes to ``amount``; others cannot serve it."""
+
+    name: str
+    amount: float
+    gives: Mapping[Kind, float]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """GPUs by use, and slots by demand and kind.
+
+    ``price`` is their sum; no packing is cheaper than ``bound``. ``complete``: the search ended by itself.
+    """
+
+    gpus: Mapping[str, int]
+    taken: Mapping[str, Mapping[Kind, int]]
+    price: float
+    bound: float
+    complete: bool = True
+
+    @property
+    def gap(self) -> float:
+        return max(0.0, self.price - self.bound)
+
+
+class Unsatisfiable(ValueError):
+    """No use offers a slot for the demand that the message names."""
+
+
+@dataclass
+class _Model:
+    """Columns and rows as HiGHS takes them; entries are by column."""
+
+    costs: list[float] = field(default_factory=list)
+    entries: list[dict[int, float]] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+
+    def row(self, lower: float, upper: float) -> int:
+        self.lower.append(lower)
+        self.upper.append(upper)
+        return len(self.lower) - 1
+
+    def column(self, cost: float, entries: dict[int, float]) -> int:
+        self.costs.append(cost)
+        self.entries.append(entries)
+        return len(self.costs) - 1
+
+
+def largest_layouts(geometry: Geometry) -> list[dict[str, int]]:
+    """Layouts of an empty GPU to which no slice can be added; each other one is part of one of these."""
+    plain = [profile for profile in geometry.profiles if not profile.media and "gfx" not in profile.name]
+    found: list[dict[str, int]] = []
+
+    def extend(layout: dict[str, int], rest: Sequence[str]) -> None:
+        if all(not geometry.fits({**layout, one.name: layout.get(one.name, 0) + 1}) for one in plain):
+            found.append(layout)
+        for index, name in enumerate(rest):
+            larger = {**layout, name: layout.get(name, 0) + 1}
+            if geometry.fits(larger):
+                extend(larger, rest[index:])
+
+    extend({}, [profile.name for profile in plain])
+    return found
+
+
+def pack(uses: Sequence[Use], demands: Sequence[Demand], limit_s: float = 10.0) -> Packing:
+    """The cheapest GPUs for all demands, or after ``limit_s`` the best found, with its bound.
+
+    Raises Unsatisfiable for a demand that no use can serve, InputError without highspy.
+    """
+    offered = {kind for use in uses for kind in use.slots}
+    for demand in demands:
+        if not demand.gives.keys() & offered:
+            raise Unsatisfiable(demand.name)
+    groups = _grouped(demands)
+    model = _Model()
+    kinds = {kind: model.row(-math.inf, 0.0) for kind in sorted(offered, key=str)}
+    gpus = [
+        model.column(use.price, {kinds[kind]: -float(count) for kind, count in use.slots.items()})
+        for use in uses
+    ]
+    columns: list[dict[Kind, int]] = []
+    for group in groups:
+        row = model.row(group.amount, math.inf)
+        gives = {kind: part for kind, part in group.gives.items() if kind in kinds}
+        columns.append(
+            {kind: model.column(0.0, {kinds[kind]: 1.0, row: part}) for kind, part in gives.items()}
+        )
+    values, bound, complete = _solve(model, limit_s, _step(uses))
+    counts = {use.name: values[column] for use, column in zip(uses, gpus, strict=True) if values[column]}
+    taken = _handed_out(groups, [{kind: values[column] for kind, column in row.items()} for row in columns])
+    price = sum(use.price * counts.get(use.name, 0) for use in uses)
+    return Packing(counts, taken, price, min(bound, price), complete)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Demands that any slot serves alike: their replicas are interchangeable."""
+
+    members: tuple[Demand, ...]
+    amount: float
+    gives: Mapping[Kind, float]
+
+
+def _grouped(demands: Sequence[Demand]) -> list[_Group]:
+    """Demands for whole slots (each gives 1) of the same kinds as one; the others alone."""
+    alike: dict[Hashable, list[Demand]] = {}
+    for demand in demands:
+        whole = set(demand.gives.values()) == {1} and demand.amount == int(demand.amount)
+        alike.setdefault(frozenset(demand.gives) if whole else demand.name, []).append(demand)
+    return [
+        _Group(tuple(members), sum(one.amount for one in members), members[0].gives)
+        for members in alike.values()
+    ]
+
+
+def _handed_out(groups: Iterable[_Group], taken: Iterable[dict[Kind, int]]) -> dict[str, dict[Kind, int]]:
+    """Slots by demand; the last member of a group takes what is left, which may be one more than it needs."""
+    found: dict[str, dict[Kind, int]] = {}
+    for group, slots in zip(groups, taken, strict=True):
+        rest = [[kind, count] for kind, count in slots.items() if count]
+        for member in group.members[:-1]:
+            mine = found.setdefault(member.name, {})
+            needed = int(member.amount)
+            for entry in rest:
+                part = min(needed, entry[1])  # type: ignore[type-var]
+                if part:
+                    mine[entry[0]] = part
+                    entry[1] -= part
+                    needed -= part
+        found[group.members[-1].name] = {kind: count for kind, count in rest if count}
+    return found
+
+
+def _step(uses: Sequence[Use]) -> float:
+    """The price that every total is a multiple of; 0 if GPUs differ in price."""
+    prices = {use.price for use in uses}
+    return prices.pop() if len(prices) == 1 else 0.0
+
+
+def _highs() -> tuple[Any, Any]:
+    try:
+        import highspy
+        import numpy
+    except ImportError:
+        raise InputError("highspy", "is not installed", "pip install 'gpuform[plan]'") from None
+    return highspy, numpy
+
+
+def _solve(model: _Model, limit_s: float, step: float) -> tuple[list[int], float, bool]:
+    """Values of the columns, the bound, and whether the search ended by itself."""
+    highs, numpy = _highs()
+    problem = highs.HighsLp()
+    problem.num_col_, problem.num_row_ = len(model.costs), len(model.lower)
+    problem.col_cost_ = numpy.array(model.costs)
+    problem.col_lower_ = numpy.zeros(len(model.costs))
+    problem.col_upper_ = numpy.full(len(model.costs), highs.kHighsInf)
+    problem.row_lower_, problem.row_upper_ = numpy.array(model.lower), numpy.array(model.upper)
+    problem.integrality_ = [highs.HighsVarType.kInteger] * len(model.costs)
+    matrix = problem.a_matrix_
+    matrix.format_ = highs.MatrixFormat.kColwise
+    matrix.start_ = numpy.cumsum([0, *(len(column) for column in model.entries)])
+    matrix.index_ = numpy.array([row for column in model.entries for row in column])
+    matrix.value_ = numpy.array([value for column in model.entries for value in column.values()])
+    solver = highs.Highs()
+    solver.silent()
+    solver.setOptionValue("time_limit", limit_s)
+    if step:  # a bound above the best total less one step proves it
+        solver.setOptionValue("mip_abs_gap", step * (1 - TOLERANCE))
+    solver.passModel(problem)
+    solver.run()
+    info, status = solver.getInfo(), solver.getModelStatus()
+    if info.primal_solution_status != highs.SolutionStatus.kSolutionStatusFeasible:
+        raise RuntimeError(f"HiGHS found no packing: {solver.modelStatusToString(status)}")
+    bound = info.mip_dual_bound
+    if step:
+        bound = step * math.ceil(bound / step - TOLERANCE)
+    values = [round(value) for value in solver.getSolution().col_value]
+    return values, bound, status == highs.HighsModelStatus.kOptimal
