@@ -63,7 +63,7 @@ facts: setup ## List facts that are due for a check, and pins with a newer relea
 	@$(BIN)/python -m docs.facts
 
 lock: ## Renew requirements.lock (needs uv)
-	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --extra openstack --python-version 3.11.2 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --extra openstack --extra plan --python-version 3.11.2 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
 
 clean: ## Forget the embedded cluster and its Pulumi state; refused while a stack elsewhere keeps its state here
 	@if [ -x $(BIN)/gpuform ]; then $(BIN)/gpuform local stop --delete; fi
