@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from infra import strict_yaml
@@ -21,6 +21,7 @@ from infra.model.environment import Environment
 from infra.model.gpu.own import own_catalogue
 from infra.model.openstack.cluster import declared_flavors
 
+Read = TypeVar("Read", bound=BaseModel)
 KEY = "gpuform:environment"
 PRICES = Path(__file__).resolve().parent / "prices"
 """Price lists of regions, as ``gpuform prices refresh`` writes them."""
@@ -42,8 +43,33 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
     raise _located([without_secrets(error, mapping) for error in errors], mapping)
 
 
+def read_model(model: type[Read], path: Path, keys: str) -> Read:
+    """A YAML file as that model; InputError with line and column. ``keys``: its keys, for the remedy."""
+    source = str(path)
+    text = strict_yaml.read_text(path)
+    content = strict_yaml.parse(text, source)
+    if not isinstance(content, Mapping):
+        raise InputError(source, f"holds {_kind_of(content)}", f"it must hold keys: {keys}")
+    return validate_model(model, content, source, text)
+
+
+def validate_model(model: type[Read], content: Mapping[str, Any], source: str, text: str = "") -> Read:
+    """The content of a file as that model; with its text, errors have line and column."""
+    try:
+        return model.model_validate(dict(content))
+    except ValidationError as error:
+        found = [_translate(detail, content, source) for detail in error.errors()]
+        if not text:
+            raise InputError(f"{source}: {found[0].path}", found[0].fact, found[0].remedy) from None
+        raise _located(found, content, source, text, ()) from None
+
+
 def _located(
-    errors: Sequence[InputError], mapping: Mapping[str, Any], file: str = "", text: str = ""
+    errors: Sequence[InputError],
+    mapping: Mapping[str, Any],
+    file: str = "",
+    text: str = "",
+    prefix: Sequence[str] = ("config", KEY),
 ) -> InputError:
     """One error of all, each with its place in the file's text; several have the names of items, too."""
     if not file and len(errors) == 1:
@@ -57,7 +83,7 @@ def _located(
             value = value[part]
             if isinstance(part, int) and isinstance(value, Mapping) and is_name(value.get("name")):
                 item, name = _path(parts[:number], mapping), value["name"]
-        found.append((error, Place(file, *find(("config", KEY, *parts)), item, name)))
+        found.append((error, Place(file, *find((*prefix, *parts)), item, name)))
     found.sort(key=lambda pair: (pair[1].line, pair[1].column))
     first, *others = [InputError(one.path, one.fact, one.remedy, place) for one, place in found]
     return InputError(first.path, first.fact, first.remedy, first.place, others)

@@ -38,6 +38,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "List known GPUs with memory, MIG profiles, and the machines that have them, with prices.",
     ),
     "render": ("plan", "Write the resolved environment and every manifest; the output is deterministic."),
+    "plan": (
+        "planner",
+        "Compute the cheapest way to share GPUs for all demands, and prove how much less is impossible.",
+    ),
     "check": (
         "check",
         "Judge Kubernetes manifests against the stack's pools: resources, taints, selectors, room, queues.",

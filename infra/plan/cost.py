@@ -173,7 +173,7 @@ def _pool_line(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
     machines = _machines(env, pool)
     if (pool.nodes is None and pool.elastic is None) or not machines:
         return None
-    hourly = {machine: _node_price(env, pool, machine, prices) for machine in machines}
+    hourly = {machine: node_price(env, pool, machine, prices) for machine in machines}
     notes: list[str] = []
     if missing := [machine.name for machine, price in hourly.items() if price is None]:
         notes.append(f"no price of {', '.join(missing)}")
@@ -227,7 +227,7 @@ def machine_price(env: Environment, pool: Pool, machine: Machine, prices: PriceL
     return price
 
 
-def _node_price(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
+def node_price(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
     """USD per hour of one node with its volumes; None if unknown."""
     price = machine_price(env, pool, machine, prices)
     if price is None or not isinstance(env.cluster, AwsCluster):

@@ -9,7 +9,12 @@ demand and kind of slot:
     such that  sum(gives[d, k] * taken[d, k] for k) >= amount[d]          for each demand d
                sum(taken[d, k] for d) <= sum(slots[u, k] * gpus[u] for u)  for each kind k
 
-Kinds of slots are few, and layouts of a GPU some dozens, so the model has thousands of columns at most.
+and the same for what slots take beside the GPU (`Use.room`: cores, memory) and for machines of which there is
+a limited number (`Use.stock`). Kinds of slots are few, and layouts of a GPU some dozens, so the model has
+thousands of columns at most. Room is summed over all GPUs of a kind, not filled node by node.
+
+Among all answers of that price, a second model takes the one with the fewest different uses, then with the
+least `Use.cost` and `Demand.costs`, which rank what the price does not.
 """
 
 from __future__ import annotations
@@ -30,20 +35,33 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Use:
-    """One way to use a GPU: how many slots of each kind it offers, and the price of the GPU."""
+    """One way to use a GPU, or all GPUs of a node: slots of each kind, and the price.
+
+    ``room``: what it has of each thing that slots need. ``stock``: name of its machines, if they are limited.
+    ``cost``: of having this use at all, among packings of the same price.
+    """
 
     name: str
     slots: Mapping[Kind, int]
     price: float = 1.0
+    room: Mapping[Kind, float] = field(default_factory=dict)
+    stock: str = ""
+    cost: float = 1.0
 
 
 @dataclass(frozen=True)
 class Demand:
-    """``gives``: what a slot of each kind contributes to ``amount``; others cannot serve it."""
+    """``gives``: what a slot of each kind contributes to ``amount``; others cannot serve it.
+
+    ``needs``: what a slot of each kind takes of its room. ``costs``: of a slot of each kind, less than that
+    of a use in sum, among packings of the same price.
+    """
 
     name: str
     amount: float
     gives: Mapping[Kind, float]
+    needs: Mapping[Kind, Mapping[Kind, float]] = field(default_factory=dict)
+    costs: Mapping[Kind, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +83,7 @@ class Packing:
 
 
 class Unsatisfiable(ValueError):
-    """No use offers a slot for the demand that the message names."""
+    """No use offers a slot for the demand that the message names; without one the stock is too small."""
 
 
 @dataclass
@@ -105,8 +123,16 @@ def largest_layouts(geometry: Geometry) -> list[dict[str, int]]:
     return found
 
 
-def pack(uses: Sequence[Use], demands: Sequence[Demand], limit_s: float = 10.0) -> Packing:
+def pack(
+    uses: Sequence[Use],
+    demands: Sequence[Demand],
+    limit_s: float = 10.0,
+    stock: Mapping[str, int] | None = None,
+    simplify: bool = False,
+) -> Packing:
     """The cheapest GPUs for all demands, or after ``limit_s`` the best found, with its bound.
+
+    ``stock``: machines of each name. ``simplify``: run the second model too, with the same limit.
 
     Raises Unsatisfiable for a demand that no use can serve, InputError without highspy.
     """
@@ -117,22 +143,55 @@ def pack(uses: Sequence[Use], demands: Sequence[Demand], limit_s: float = 10.0) 
     groups = _grouped(demands)
     model = _Model()
     kinds = {kind: model.row(-math.inf, 0.0) for kind in sorted(offered, key=str)}
-    gpus = [
-        model.column(use.price, {kinds[kind]: -float(count) for kind, count in use.slots.items()})
-        for use in uses
-    ]
+    rooms = {room: model.row(-math.inf, 0.0) for use in uses for room in use.room}
+    stocks = {name: model.row(0.0, float(most)) for name, most in (stock or {}).items()}
+    for use in uses:
+        entries = {kinds[kind]: -float(count) for kind, count in use.slots.items()}
+        entries |= {rooms[room]: -float(amount) for room, amount in use.room.items()}
+        model.column(use.price, entries | ({stocks[use.stock]: 1.0} if use.stock in stocks else {}))
     columns: list[dict[Kind, int]] = []
     for group in groups:
         row = model.row(group.amount, math.inf)
-        gives = {kind: part for kind, part in group.gives.items() if kind in kinds}
-        columns.append(
-            {kind: model.column(0.0, {kinds[kind]: 1.0, row: part}) for kind, part in gives.items()}
-        )
+        columns.append({})
+        for kind, part in group.gives.items():
+            if kind in kinds:
+                needs = {rooms[room]: amount for room, amount in group.needs.get(kind, {}).items()}
+                columns[-1][kind] = model.column(0.0, {kinds[kind]: 1.0, row: part} | needs)
     values, bound, complete = _solve(model, limit_s, _step(uses))
-    counts = {use.name: values[column] for use, column in zip(uses, gpus, strict=True) if values[column]}
+    price = sum(use.price * values[column] for column, use in enumerate(uses))
+    if simplify:
+        values = _simplified(model, uses, groups, columns, price, limit_s) or values
+    counts = {use.name: values[column] for column, use in enumerate(uses) if values[column]}
     taken = _handed_out(groups, [{kind: values[column] for kind, column in row.items()} for row in columns])
     price = sum(use.price * counts.get(use.name, 0) for use in uses)
     return Packing(counts, taken, price, min(bound, price), complete)
+
+
+def _simplified(
+    model: _Model,
+    uses: Sequence[Use],
+    groups: Sequence[_Group],
+    columns: Sequence[Mapping[Kind, int]],
+    price: float,
+    limit_s: float,
+) -> list[int] | None:
+    """Values for the same price with few uses, then little cost; None if none was found in time."""
+    row = model.row(-math.inf, price + TOLERANCE * max(price, 1.0))
+    for column, use in enumerate(uses):
+        model.entries[column][row] = use.price
+        most = price // use.price + 1 if use.price else sum(group.amount for group in groups)
+        # GPUs of a use only if it is used: count <= most * used
+        used = model.row(-math.inf, 0.0)
+        model.entries[column][used] = 1.0
+        model.costs[column] = 0.0
+        model.column(use.cost, {used: -float(most)})
+    for group, kinds in zip(groups, columns, strict=True):
+        for kind, column in kinds.items():
+            model.costs[column] = group.costs.get(kind, 0.0)
+    try:
+        return _solve(model, limit_s, 0.0)[0]
+    except (Unsatisfiable, RuntimeError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -142,16 +201,26 @@ class _Group:
     members: tuple[Demand, ...]
     amount: float
     gives: Mapping[Kind, float]
+    needs: Mapping[Kind, Mapping[Kind, float]]
+    costs: Mapping[Kind, float]
 
 
 def _grouped(demands: Sequence[Demand]) -> list[_Group]:
-    """Demands for whole slots (each gives 1) of the same kinds as one; the others alone."""
+    """Demands for whole slots (each gives 1) of the same kinds, needs and costs as one; the others alone."""
     alike: dict[Hashable, list[Demand]] = {}
     for demand in demands:
         whole = set(demand.gives.values()) == {1} and demand.amount == int(demand.amount)
-        alike.setdefault(frozenset(demand.gives) if whole else demand.name, []).append(demand)
+        needs = frozenset((kind, *sorted(each.items(), key=str)) for kind, each in demand.needs.items())
+        key = (frozenset(demand.gives), needs, frozenset(demand.costs.items()))
+        alike.setdefault(key if whole else demand.name, []).append(demand)
     return [
-        _Group(tuple(members), sum(one.amount for one in members), members[0].gives)
+        _Group(
+            tuple(members),
+            sum(one.amount for one in members),
+            members[0].gives,
+            members[0].needs,
+            members[0].costs,
+        )
         for members in alike.values()
     ]
 
@@ -160,23 +229,24 @@ def _handed_out(groups: Iterable[_Group], taken: Iterable[dict[Kind, int]]) -> d
     """Slots by demand; the last member of a group takes what is left, which may be one more than it needs."""
     found: dict[str, dict[Kind, int]] = {}
     for group, slots in zip(groups, taken, strict=True):
-        rest = [[kind, count] for kind, count in slots.items() if count]
+        rest = {kind: count for kind, count in slots.items() if count}
         for member in group.members[:-1]:
             mine = found.setdefault(member.name, {})
             needed = int(member.amount)
-            for entry in rest:
-                part = min(needed, entry[1])  # type: ignore[type-var]
-                if part:
-                    mine[entry[0]] = part
-                    entry[1] -= part
+            for kind, count in rest.items():
+                if part := min(needed, count):
+                    mine[kind] = part
+                    rest[kind] -= part
                     needed -= part
-        found[group.members[-1].name] = {kind: count for kind, count in rest if count}
+        found[group.members[-1].name] = {kind: count for kind, count in rest.items() if count}
     return found
 
 
 def _step(uses: Sequence[Use]) -> float:
-    """The price that every total is a multiple of; 0 if GPUs differ in price."""
+    """The price that every total is a multiple of; 0 if there is none, as among prices in USD."""
     prices = {use.price for use in uses}
+    if all(price == int(price) for price in prices):
+        return float(math.gcd(*map(int, prices)))
     return prices.pop() if len(prices) == 1 else 0.0
 
 
@@ -207,13 +277,16 @@ def _solve(model: _Model, limit_s: float, step: float) -> tuple[list[int], float
     solver = highs.Highs()
     solver.silent()
     solver.setOptionValue("time_limit", limit_s)
-    if step:  # a bound above the best total less one step proves it
-        solver.setOptionValue("mip_abs_gap", step * (1 - TOLERANCE))
+    # A bound above the best total less one step proves it.
+    solver.setOptionValue("mip_abs_gap", step * (1 - TOLERANCE))
+    solver.setOptionValue("mip_rel_gap", 0.0)
     solver.passModel(problem)
     solver.run()
     info, status = solver.getInfo(), solver.getModelStatus()
     if info.primal_solution_status != highs.SolutionStatus.kSolutionStatusFeasible:
-        raise RuntimeError(f"HiGHS found no packing: {solver.modelStatusToString(status)}")
+        if status in (highs.HighsModelStatus.kInfeasible, highs.HighsModelStatus.kUnboundedOrInfeasible):
+            raise Unsatisfiable
+        raise RuntimeError(f"HiGHS found no packing in {limit_s:g} s: {solver.modelStatusToString(status)}")
     bound = info.mip_dual_bound
     if step:
         bound = step * math.ceil(bound / step - TOLERANCE)

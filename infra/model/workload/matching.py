@@ -89,15 +89,15 @@ def memory_mib(pool: Pool, gpu: Gpu, resource: str) -> int:
 
     With time-slicing it is the whole GPU's: each pod can take all of it, and no pod is guaranteed any.
     """
-    profile = _profile(pool, gpu, resource)
+    profile = profile_of(pool, gpu, resource)
     if profile is not None:
         assert gpu.geometry is not None
         return profile.memory_mib or gpu.memory_mib * profile.memory // gpu.geometry.memory
     return gpu.memory_mib // (pool.sharing.replicas if isinstance(pool.sharing, Mps) else 1)
 
 
-def _profile(pool: Pool, gpu: Gpu, resource: str) -> Profile | None:
-    """The MIG profile of the resource; None for a whole GPU."""
+def profile_of(pool: Pool, gpu: Gpu, resource: str) -> Profile | None:
+    """The MIG profile of a pool's resource; None for a whole GPU."""
     if not isinstance(pool.sharing, Mig) or gpu.geometry is None:
         return None
     for name in pool.layout or {}:
@@ -123,7 +123,7 @@ def unmet_needs(need: GpuNeed, gpu: Gpu, memory: int) -> Iterator[str]:
 def _unmet(need: GpuNeed, pool: Pool, gpu: Gpu, resource: str) -> Iterator[str]:
     yield from unmet_needs(need, gpu, memory_mib(pool, gpu, resource))
     if need.nvlink:
-        if _profile(pool, gpu, resource) is not None:
+        if profile_of(pool, gpu, resource) is not None:
             yield "a MIG slice has no NVLink"
         elif not gpu.nvlink or pool.gpu_counts[0] < 2:
             yield "no NVLink" if not gpu.nvlink else "one GPU alone on its node"

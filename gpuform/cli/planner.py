@@ -1,0 +1,199 @@
+"""``gpuform plan``: how to share which GPUs, and how many, for a stack's workloads or a file of demands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+
+from gpuform.checkout.errors import InputError
+from gpuform.checkout.listing import count_of
+from gpuform.checkout.paths import Paths
+from gpuform.checkout.stacks import load_environment
+from gpuform.cli.output import AsJson, say, show, warn
+from gpuform.reports.tables import build_table
+from infra.config import price_list
+from infra.model.base.prices import HOURS_PER_MONTH, PriceList
+
+if TYPE_CHECKING:
+    from infra.planner.explain import Alternative
+    from infra.planner.plan import Group, Plan
+    from infra.planner.proposal import Proposal
+
+_CELL = 6
+"""Letters for each memory slice in a picture: eight of them and a pool's name fit into 80 columns."""
+
+
+def plan(
+    stack: Annotated[
+        str, typer.Argument(metavar="[STACK]", help="Stack with the pools, and the workloads if it has any.")
+    ] = "",
+    file: Annotated[
+        Path | None,
+        typer.Option("--demands", metavar="FILE", help="Demands as YAML or csv; see docs/howto/plan.md."),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print every alternative of each demand, with the reason.")
+    ] = False,
+    limit: Annotated[
+        float, typer.Option(min=0.1, max=3600, help="Seconds for the search; then the best answer so far.")
+    ] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the cheapest way to share GPUs for all demands, and prove how much less is impossible.
+
+    Prints pools for the stack file. Asks no cluster and no cloud, and changes nothing.
+    """
+    from infra.planner import demands
+    from infra.planner import explain as reasons
+    from infra.planner import plan as planner
+    from infra.planner.candidates import candidates_of
+    from infra.planner.proposal import propose
+
+    if not stack and file is None:
+        raise InputError(
+            "STACK", "neither a stack nor --demands is given", "name a stack, or a file of demands"
+        )
+    paths = Paths.here()
+    env = load_environment(stack, paths) if stack else None
+    given = demands.read(file) if file else None
+    prices = price_list(env, paths.prices) if env else PriceList()
+    candidates = candidates_of(env, given.machines if given else (), prices)
+    needs = demands.needs_of(env, given.demands if given else (), file.parent if file else Path())
+    found = planner.make_plan(env, needs, candidates, limit)
+    proposal = propose(found, env)
+    why = list(reasons.alternatives(found)) if explain else []
+    left = demands.unplanned(env) if env else ()
+    if as_json:
+        show(True, _document(found, proposal, why, left), ())
+        return
+    show(False, None, [_pools(found, proposal), "", _placements(found, proposal), ""])
+    for line in _pictures(found, proposal):
+        say(line)
+    if explain:
+        show(False, None, ["", _alternatives(why)])
+    pools = {"pools": list(proposal.pools)}
+    say("\n" + yaml.safe_dump(pools, sort_keys=False, default_flow_style=None, width=76))
+    for line in _summary(found):
+        say(line)
+    for line in _notes(proposal, left):
+        warn(line)
+
+
+def _pools(plan: Plan, proposal: Proposal) -> Any:
+    rows = [
+        (name, _nodes(group), _machine(group), group.sharing.text, str(group.nodes * group.candidate.gpus))
+        for name, group in _named(plan, proposal)
+    ]
+    columns = ("pool", "nodes", "machine", "sharing", "GPUs")
+    return build_table("pools", columns, rows, whole=("pool", "nodes", "GPUs"))
+
+
+def _nodes(group: Group) -> str:
+    pool = group.candidate.pool
+    now = pool and (len(pool.hosts) if pool.hosts else pool.nodes)
+    return f"{group.nodes} (now {now})" if now and now != group.nodes else str(group.nodes)
+
+
+def _machine(group: Group) -> str:
+    one = group.candidate
+    return one.machine or f"{one.gpus} x {one.gpu.name}"
+
+
+def _named(plan: Plan, proposal: Proposal) -> Iterator[tuple[str, Group]]:
+    for group in plan.groups:
+        yield proposal.names[id(group)], group
+
+
+def _placements(plan: Plan, proposal: Proposal) -> Any:
+    needs = {need.name: need for need in plan.needs}
+    rows = []
+    for one in proposal.placed:
+        need = needs[one.demand]
+        memory = f"{need.memory_mib / 1024:.1f} GiB" if need.memory_mib else "-"
+        compute = f"{need.compute:.0%}" if need.compute else "-"
+        rows.append((one.demand, str(one.pods), one.part, one.pool, memory, compute))
+    columns = ("demand", "pods", "each gets", "in pool", "needs memory", "throughput")
+    return build_table("demands", columns, rows, whole=("pods",), optional=("throughput", "needs memory"))
+
+
+def _pictures(plan: Plan, proposal: Proposal) -> Iterator[str]:
+    """One GPU of each pool to scale: an eighth of its memory, or a share, is as wide as the next."""
+    named = list(_named(plan, proposal))
+    width = max(len(name) for name, _ in named)
+    for name, group in named:
+        yield f"{name:{width}}  {_picture(group)}  x {group.nodes * group.candidate.gpus}"
+
+
+def _picture(group: Group) -> str:
+    geometry, sharing = group.candidate.gpu.geometry, group.sharing
+    if not sharing.layout or geometry is None:
+        text = sharing.text.partition(",")[0] if sharing.replicas == 1 else f"1/{sharing.replicas}"
+        number = min(sharing.replicas, 8)
+        cells = "".join(
+            f"[{text[: 8 * _CELL // number - 2]:^{8 * _CELL // number - 2}}]" for _ in range(number)
+        )
+        return cells + ("..." if number < sharing.replicas else "")
+    unit = 8 * _CELL // geometry.memory
+    line = ["·"] * geometry.memory * unit
+    for profile, start in geometry.placements(dict(sharing.layout)) or ():
+        size = (geometry.profile(profile).memory if geometry.profile(profile) else 1) * unit  # type: ignore[union-attr]
+        line[start * unit : start * unit + size] = f"[{profile[: size - 2]:^{size - 2}}]"
+    return "".join(line)
+
+
+def _alternatives(why: list[Alternative]) -> Any:
+    rows, last = [], ("", "")
+    for one in why:
+        shown = ("", "") if (one.demand, one.gpu) == last else (one.demand, one.gpu)
+        last = one.demand, one.gpu
+        rows.append((*shown, one.part, ("chosen", "green") if one.chosen else one.reason))
+    columns = ("demand", "GPU", "part", "")
+    return build_table("alternatives", columns, rows, whole=("part",), optional=("GPU",))
+
+
+def _summary(plan: Plan) -> Iterator[str]:
+    proof = "proved: no plan for these demands needs less"
+    if plan.price - plan.bound > 1e-4 * max(plan.price, 1):
+        proof = f"no plan needs less than {_amount(plan.bound, plan.unit)}"
+        if not plan.complete:
+            proof += "; the search was stopped, --limit gives it more time"
+    yield f"{_amount(plan.price, plan.unit)}; {proof}"
+    if plan.now is not None:
+        yield f"the pools as declared need {_amount(plan.now, plan.unit)} for the same workloads"
+
+
+def _amount(price: float, unit: str) -> str:
+    if unit == "GPUs":
+        return count_of(round(price), "GPU")
+    return f"{price:,.2f} USD per hour ({price * HOURS_PER_MONTH:,.0f} a month)"
+
+
+def _notes(proposal: Proposal, left: tuple[str, ...]) -> Iterator[str]:
+    for pool in proposal.unused:
+        yield f"pool {pool} is left out: no workload of the stack uses it"
+    for name in left:
+        yield f"{name} is left out: its GPUs are allocated by claim"
+    if proposal.refusal:
+        yield f"gpuform would refuse these pools: {proposal.refusal}"
+
+
+def _document(
+    plan: Plan, proposal: Proposal, why: list[Alternative], left: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "unit": plan.unit,
+        "price": round(plan.price, 4),
+        "bound": round(plan.bound, 4),
+        "complete": plan.complete,
+        "now": None if plan.now is None else round(plan.now, 4),
+        "pools": list(proposal.pools),
+        "demands": [asdict(one) for one in proposal.placed],
+        "alternatives": [asdict(one) for one in why],  # with --explain
+        "left_out": {"pools": list(proposal.unused), "workloads": list(left)},
+        "refusal": proposal.refusal or None,
+    }

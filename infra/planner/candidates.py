@@ -1,0 +1,84 @@
+"""Kinds of nodes to choose from: a stack's pools on each of their machines, and machines by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from infra.model.base.errors import InputError
+from infra.model.base.fields import listing
+from infra.model.base.prices import PriceList
+from infra.model.environment import Environment
+from infra.model.gpu.machines import BUILT_IN, Catalogue, Machine
+from infra.model.gpu.models import Gpu
+from infra.model.placement import node_resources
+from infra.model.pool.pool import Pool
+from infra.plan import cost
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kind of node: ``price`` in USD per hour, or None; ``cpu`` and ``ram_mib`` for workloads, if known."""
+
+    name: str
+    gpu: Gpu
+    gpus: int
+    machine: str = ""
+    pool: Pool | None = None
+    price: float | None = None
+    cpu: int | None = None
+    ram_mib: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """Hosts of the pool; None for nodes that a cloud creates, or of an unknown number."""
+        return len(self.pool.hosts) if self.pool and self.pool.hosts else None
+
+
+def candidates_of(env: Environment | None, machines: Sequence[str], prices: PriceList) -> list[Candidate]:
+    """The stack's pools with GPUs, one for each machine that they may have, and the named machines."""
+    found = (
+        [one for pool in env.pools if pool.gpus and not pool.by_claim for one in _of_pool(env, pool, prices)]
+        if env
+        else []
+    )
+    catalogue = env.catalogue if env else BUILT_IN
+    return [
+        *found,
+        *(_named(f"machines[{index}]", name, catalogue, prices) for index, name in enumerate(machines)),
+    ]
+
+
+def _of_pool(env: Environment, pool: Pool, prices: PriceList) -> Iterator[Candidate]:
+    machines = node_resources.node_machines(env, pool)
+    for machine in machines:
+        assert machine.model is not None
+        room = node_resources.free_resources(env, pool, machine)
+        price = cost.node_price(env, pool, machine, prices)
+        name = pool.name if len(machines) == 1 else f"{pool.name} on {machine.name}"
+        yield Candidate(name, machine.model, machine.gpus, machine.name, pool, price, room.cpu, room.memory)
+    if not machines:
+        smallest = min(pool.gpus, key=lambda gpu: gpu.memory_mib)
+        for count in pool.gpu_counts:
+            price = (env.cost.prices if env.cost else {}).get(pool.name)
+            name = pool.name if len(pool.gpu_counts) == 1 else f"{pool.name} with {count} GPUs"
+            yield Candidate(name, smallest, count, pool=pool, price=price)
+
+
+def _named(path: str, name: str, catalogue: Catalogue, prices: PriceList) -> Candidate:
+    machine, gpu = catalogue.machines.get(name), catalogue.gpu(name)
+    if machine and machine.model:
+        price = machine.usd_per_hour or prices.usd_per_hour.get(name)
+        room = _room(machine)
+        return Candidate(name, machine.model, machine.gpus, name, None, price, room.cpu, room.memory)
+    if gpu:
+        return Candidate(gpu.name, gpu, 1)
+    known = [*(one.name for one in catalogue.machines.values() if one.gpus), *catalogue.gpu_names]
+    fact = f"{name} has no GPU" if machine else f"unknown machine or GPU {name!r}"
+    raise InputError(path, fact, listing(known, name, "[a-z]*[0-9]*"))
+
+
+def _room(machine: Machine) -> node_resources.NodeResources:
+    if machine.seller == "ec2":
+        return node_resources.allocatable(machine, machine.pods)
+    return node_resources.NodeResources(machine.vcpu * 1000, machine.memory * 1024, machine.pods)

@@ -1,0 +1,231 @@
+"""Demands of workloads for GPUs, from a file and from a stack."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BeforeValidator, Field, model_validator
+
+from infra import strict_yaml
+from infra.config import read_model, validate_model
+from infra.model.base.errors import InputError
+from infra.model.base.fields import (
+    Count,
+    Cpu,
+    Flag,
+    Memory,
+    Model,
+    PodCount,
+    Strict,
+    each_once,
+    matching,
+    option,
+    required,
+)
+from infra.model.base.quantities import cpu_millis, memory_bytes
+from infra.model.environment import Environment
+from infra.model.gpu.choice import GpuName
+from infra.model.placement import fit
+from infra.model.pool import allocatable
+from infra.model.pool.pool import Pool
+from infra.model.pool.sharing import Exclusive
+from infra.model.workload import matching as workload_matching
+from infra.model.workload.workload import Workload
+from infra.planner import sharing_costs
+from infra.planner.need import Class, Need
+from infra.planner.serving import Serves, best_throughput
+
+_MIB = 2**20
+_KEYS = "demands, and machines without a stack"
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+_Name = Annotated[
+    Strict,
+    matching(r"[a-z0-9]([a-z0-9./-]{0,125}[a-z0-9])?", "a name", "use lower-case letters, digits, - and /"),
+]
+
+
+class Demand(Model):
+    """One workload's need; of a stack's workload, what differs from its declaration."""
+
+    name: _Name = required("Name; NAMESPACE/NAME of a stack's workload gives what differs from the stack.")
+    replicas: PodCount | None = option("Number of pods at a time; 1 if left out.")
+    gpu_memory: Memory | None = option("GPU memory of one pod at its peak, on each of its GPUs.")
+    compute: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] | None = option(
+        "Throughput that a pod must have while its neighbours are busy, as a part of what a whole GPU gives "
+        "it, 0 to 1; no requirement if left out."
+    )
+    unbounded: Flag | None = option(
+        "Whether it takes all the GPU memory that it gets, as a notebook that leaks does."
+    )
+    workload_class: Class | None = option(
+        "latency and performance are never time-sliced; interactive and low_priority may be.", alias="class"
+    )
+    trust: (
+        Annotated[Strict, matching(r"[A-Za-z0-9._/-]{1,63}", "a name", "use letters and digits")] | None
+    ) = option("Owner: pods of different owners share a GPU only by MIG.")
+    models: Annotated[tuple[GpuName, ...], each_once("name each model once")] | None = option(
+        "Accepted GPU models; all if left out, of a stack's workload those that it may use now.", min_length=1
+    )
+    count: Count | None = option("Whole GPUs of each pod; 1, or a part of one, if left out.")
+    serves: Serves | None = option("Rate and latency of requests, instead of replicas.")
+    cpu: Annotated[Cpu, BeforeValidator(_as_text)] | None = option("CPU request of each pod, in cores.")
+    memory: Memory | None = option("Memory request of each pod.")
+
+    @model_validator(mode="after")
+    def _check_replicas(self) -> Demand:
+        if self.serves and self.replicas is not None:
+            fact = "serves is given too, and its rate and measurements decide the number"
+            raise InputError("replicas", fact, "give one of the two")
+        return self
+
+
+class Demands(Model):
+    """A file of demands."""
+
+    machines: Annotated[tuple[Strict, ...], each_once("name each once")] = option(
+        "Machines to choose from, by name, or GPU models; beside the pools of a stack.", ()
+    )
+    demands: tuple[Demand, ...] = required("What is to be placed.", min_length=1)
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Demands:
+        seen: dict[str, Demand] = {}
+        for index, demand in enumerate(self.demands):
+            other = seen.setdefault(demand.name, demand)
+            if other is not demand:
+                fact = f"{demand.name} is given twice"
+                if other.trust != demand.trust:
+                    fact += (
+                        f", once with trust {other.trust or 'left out'}, once {demand.trust or 'left out'}"
+                    )
+                raise InputError(f"demands[{index}].name", fact, "give each demand another name")
+        return self
+
+
+def read(file: Path) -> Demands:
+    """Demands of a YAML file, or of a csv with the same names as columns (models separated by spaces).
+
+    Raises InputError for bad input, with line and column.
+    """
+    if file.suffix == ".csv":
+        return _read_csv(file)
+    return read_model(Demands, file, _KEYS)
+
+
+def _read_csv(file: Path) -> Demands:
+    text = strict_yaml.read_text(file)
+    rows = csv.DictReader(io.StringIO(text))
+    found = []
+    for row in rows:
+        if None in row:
+            remedy = "give each row one value per column"
+            raise InputError(f"{file}:{rows.line_num}", "has more values than the header", remedy)
+        found.append({key: _cell(key, value) for key, value in row.items() if value})
+    if not found:
+        raise InputError(str(file), "holds no demand", "give a header and one row per demand")
+    return validate_model(Demands, {"demands": found}, str(file))
+
+
+def _cell(key: str, value: str) -> Any:
+    if key == "models":
+        return value.split()
+    return yaml.safe_load(value) if key in ("replicas", "compute", "unbounded", "count") else value.strip()
+
+
+def needs_of(env: Environment | None, given: Sequence[Demand], folder: Path) -> tuple[Need, ...]:
+    """The stack's workloads with GPUs, changed by the demands of the same name, and the other demands.
+
+    ``folder``: that of the file of demands, which names measurements relative to it.
+
+    A workload without a demand needs what it is guaranteed today: the memory and the compute of its GPU,
+    slice or share. Workloads whose GPUs are allocated by claim are left out.
+    """
+    changes = {demand.name: demand for demand in given}
+    declared = dict(_declared(env)) if env else {}
+    short = Counter(name.rpartition("/")[2] for name in declared)
+    found = []
+    for name, need in declared.items():
+        last = name.rpartition("/")[2]
+        change = changes.pop(name, None) or (changes.pop(last, None) if short[last] == 1 else None)
+        found.append(_changed(need, change, folder) if change else need)
+    return (*found, *(_changed(Need(demand.name), demand, folder) for demand in changes.values()))
+
+
+def _changed(need: Need, demand: Demand, folder: Path) -> Need:
+    if not (need.now or demand.gpu_memory or demand.count or demand.serves):
+        fact = "neither gpu_memory nor count nor serves is given"
+        raise InputError(demand.name, fact, "give the GPU memory of a pod, or its number of whole GPUs")
+    given: dict[str, Any] = {
+        "replicas": demand.replicas,
+        "memory_mib": demand.gpu_memory and -(-memory_bytes(demand.gpu_memory) // _MIB),
+        "compute": demand.compute,
+        "unbounded": demand.unbounded,
+        "workload_class": demand.workload_class,
+        "trust": demand.trust,
+        "models": demand.models and frozenset(demand.models),
+        "count": demand.count,
+        "cpu": demand.cpu and cpu_millis(demand.cpu),
+        "ram_mib": demand.memory and memory_bytes(demand.memory) // _MIB,
+    }
+    if demand.count is not None and demand.compute is None and not need.now:
+        given["compute"] = 1.0
+    if demand.serves:
+        given["rate"] = demand.serves.rate
+        given["measured"] = best_throughput(demand.serves, folder, demand.name)
+    if demand.models or demand.gpu_memory:
+        given["pools"] = ()
+    changed = replace(need, **{key: value for key, value in given.items() if value is not None})
+    return replace(changed, pools=None) if changed.pools == () else changed
+
+
+def _declared(env: Environment) -> Iterator[tuple[str, Need]]:
+    for work in env.workloads:
+        pools = [pool for pool in fit.workload_pools(env, work) if pool.gpus and not pool.by_claim]
+        resource = workload_matching.requested_resource(pools, work) if pools else None
+        if resource:
+            name = f"{work.namespace}/{work.name}"
+            yield name, _need(name, work, pools, resource)
+
+
+def _need(name: str, work: Workload, pools: Sequence[Pool], resource: str) -> Need:
+    offering = [pool for pool in pools if resource in allocatable.max_resources(pool)]
+    shared = [sharing_costs.guaranteed(pool, gpu, resource) for pool in offering for gpu in pool.gpus]
+    turns = any(part.how == "time_slicing" for part in shared)
+    whole = all(isinstance(pool.sharing, Exclusive) for pool in offering)
+    owners = {pool.trust for pool in offering}
+    units = 1 if whole else work.device_count  # slices of a pod may be of several GPUs
+    return Need(
+        name,
+        replicas=work.pods * units,
+        memory_mib=min(part.memory_mib for part in shared),
+        compute=min(part.compute for part in shared),
+        workload_class="low_priority" if turns else "performance",
+        trust=work.namespace if owners == {"multi"} else "",
+        models=frozenset(gpu.name for pool in offering for gpu in pool.gpus),
+        count=work.device_count if whole else 1,
+        cpu=cpu_millis(work.cpu) // units,
+        ram_mib=memory_bytes(work.memory) // _MIB // units,
+        pools=tuple(pool.name for pool in pools),
+        now=resource,
+    )
+
+
+def unplanned(env: Environment) -> tuple[str, ...]:
+    """Workloads whose GPUs are allocated by claim, which the planner leaves as they are."""
+    return tuple(
+        f"{work.namespace}/{work.name}"
+        for work in env.workloads
+        if any(pool.by_claim for pool in fit.workload_pools(env, work))
+    )

@@ -1,0 +1,173 @@
+"""A plan as an environment declares it: pools, and where the workloads' pods go."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from infra.config import parse
+from infra.model.base.errors import InputError
+from infra.model.environment import Environment
+from infra.model.pool import allocatable
+from infra.model.pool.elastic import NODES
+from infra.model.pool.pool import Pool
+from infra.planner.plan import Group, Plan, Sharing, is_same
+
+PART_LABEL = "gpuform.io/part"
+"""Distinguishes nodes of an existing cluster's pool that is split; its nodes must carry it."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """``pods`` of one demand in a pool; ``part``: what each gets; ``slice``: its MIG profile, if any."""
+
+    demand: str
+    pool: str
+    pods: int
+    part: str
+    slice: str = ""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Pools as a stack file declares them, by group; workloads; and what stays or goes."""
+
+    pools: tuple[dict[str, Any], ...]
+    placed: tuple[Placed, ...]
+    names: Mapping[int, str]
+    """Of each group's pool, by the group's id()."""
+    unused: tuple[str, ...] = ()
+    """Pools with GPUs that no demand uses, and that are left out, because a cloud is paid for their nodes."""
+    refusal: str = ""
+    """Why gpuform would refuse the environment with these pools; empty if it does not, or without a stack."""
+
+
+def propose(plan: Plan, env: Environment | None) -> Proposal:
+    """The plan's pools, each with its own name, after those without GPUs; workloads are moved to them."""
+    by_source: dict[str, list[Group]] = defaultdict(list)
+    for group in plan.groups:
+        pool = group.candidate.pool
+        by_source[pool.name if pool else group.candidate.name].append(group)
+    taken = {pool.name for pool in env.pools} if env else set()
+    names: dict[int, str] = {}
+    pools: list[dict[str, Any]] = []
+    free = [pool for pool in env.pools if pool.name not in by_source] if env else []
+    kept = [pool for pool in free if not pool.gpus or pool.by_claim or pool.nodes is None]
+    for source, groups in by_source.items():
+        first = groups[0].candidate.pool
+        groups.sort(key=lambda group: not (first and is_same(first, group.sharing)))
+        hosts = list(first.hosts or ()) if first else []
+        for index, group in enumerate(groups):
+            names[id(group)] = _name(source, index, taken)
+            last = index == len(groups) - 1  # hosts beyond the need stay in a pool
+            mine, hosts = (hosts, []) if last else (hosts[: group.nodes], hosts[group.nodes :])
+            pools.append(_pool(names[id(group)], group, [_dump(host) for host in mine], len(groups) > 1))
+    placed = tuple(_placed(plan, names))
+    unused = tuple(pool.name for pool in free if pool not in kept)
+    declared = tuple([*map(_dump, kept), *pools])
+    return Proposal(declared, placed, names, unused, _refusal(env, declared, placed) if env else "")
+
+
+def _name(source: str, index: int, taken: set[str]) -> str:
+    """The pool's own name for its first group, with a number for the others."""
+    base = source.lower().replace(".", "-")
+    if index == 0:
+        return base
+    name = next(name for number in count(index + 1) if (name := f"{base}-{number}") not in taken)
+    taken.add(name)
+    return name
+
+
+def _dump(model: Any) -> Any:
+    if isinstance(model, str):
+        return model
+    return model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _pool(name: str, group: Group, hosts: Sequence[Any], split: bool) -> dict[str, Any]:
+    one = group.candidate
+    if one.pool is None:
+        machine: dict[str, Any] = {"machine": one.machine} if one.machine else {}
+        chosen = machine or {"gpu": {"models": [one.gpu.name], "count": one.gpus}}
+        return {"name": name} | chosen | {"nodes": group.nodes} | _sharing(group.sharing)
+    found: dict[str, Any] = {**_dump(one.pool), "name": name}
+    if not is_same(one.pool, group.sharing):
+        found.pop("sharing", None)
+        found |= _sharing(group.sharing)
+    if one.pool.hosts:
+        found["hosts"] = list(hosts)
+    elif one.pool.elastic:
+        found["elastic"] = _elastic(one.pool, group)
+    elif one.pool.selector and split:
+        found["selector"] = {**one.pool.selector, PART_LABEL: name}
+    elif one.pool.nodes is not None:
+        found["nodes"] = group.nodes
+    return found
+
+
+def _sharing(sharing: Sharing) -> dict[str, Any]:
+    if sharing.how == "exclusive":
+        return {}
+    if sharing.how == "mig":
+        return {"sharing": {"kind": "mig", "layout": dict(sharing.layout)}}
+    return {"sharing": {"kind": sharing.how, "replicas": sharing.replicas}}
+
+
+def _elastic(pool: Pool, group: Group) -> dict[str, Any]:
+    """The pool's limits; those of resources anew if the sharing changes, all others at least as needed."""
+    assert pool.elastic is not None
+    found: dict[str, Any] = _dump(pool.elastic)
+    if NODES in pool.elastic.max:
+        found["max"] = {NODES: max(pool.elastic.max[NODES], group.nodes)}
+    elif not is_same(pool, group.sharing):
+        changed = pool.model_copy(update={"sharing": type(pool).model_validate(_model(group)).sharing})
+        limits = {key: value for key, value in pool.elastic.max.items() if "/" not in key}
+        offered = allocatable.resources(changed, group.candidate.gpus)
+        found["max"] = limits | {key: number * group.nodes for key, number in offered.items()}
+    return found
+
+
+def _model(group: Group) -> dict[str, Any]:
+    one = group.candidate
+    return {
+        "name": "planned",
+        "gpu": {"models": [one.gpu.name], "count": one.gpus},
+        **_sharing(group.sharing),
+    }
+
+
+def _placed(plan: Plan, names: Mapping[int, str]) -> Iterator[Placed]:
+    for need in plan.needs:
+        found: Counter[tuple[str, str, str]] = Counter()
+        for group in plan.groups:
+            for kind, pods in group.pods.get(need.name, {}).items():
+                part = plan.parts[kind]
+                text = part.text if need.count == 1 else f"{need.count} whole GPUs"
+                found[names[id(group)], text, part.profile] += pods
+        for (pool, text, profile), pods in found.items():
+            yield Placed(need.name, pool, pods, text, profile)
+
+
+def _refusal(env: Environment, pools: Sequence[Mapping[str, Any]], placed: Sequence[Placed]) -> str:
+    """What gpuform finds wrong with the environment if it had these pools and placements."""
+    where: dict[str, Placed] = {}
+    for one in placed:
+        if one.demand in where:
+            return f"{one.demand} would run in two pools; declare it as two workloads"
+        where[one.demand] = one
+    declared = env.resolved()
+    workloads = []
+    for work, entry in zip(env.workloads, declared.get("workloads", ()), strict=True):
+        found = where.get(f"{work.namespace}/{work.name}")
+        if found and work.pool:
+            entry = {key: value for key, value in entry.items() if key != "slice"} | {"pool": found.pool}
+            entry |= {"slice": found.slice} if found.slice else {}
+        workloads.append(entry)
+    try:
+        parse({**declared, "pools": list(pools), "workloads": workloads})
+    except InputError as error:
+        return str(error)
+    return ""

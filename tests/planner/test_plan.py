@@ -1,0 +1,175 @@
+"""Plans of stacks and of demands: what is shared how, on how many nodes, and that gpuform accepts it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.config import load, price_list
+from infra.model.base.errors import InputError
+from infra.model.base.prices import PriceList
+from infra.model.environment import Environment
+from infra.planner import demands, explain
+from infra.planner.candidates import candidates_of
+from infra.planner.need import Need
+from infra.planner.plan import Plan, make_plan
+from infra.planner.proposal import Proposal, propose
+from tests.build.environments import on
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+STACKS = [*ROOT.glob("Pulumi.*.yaml"), *(ROOT / "docs" / "examples").glob("*.yaml")]
+A100 = "A100-PCIE-40GB"
+
+
+def plan_of(env: Environment) -> tuple[Plan, Proposal]:
+    needs = demands.needs_of(env, (), ROOT)
+    found = make_plan(env, needs, candidates_of(env, (), price_list(env)))
+    return found, propose(found, env)
+
+
+def plan_for(needs: Sequence[Need], *machines: str) -> Plan:
+    return make_plan(None, needs, candidates_of(None, machines, PriceList()))
+
+
+def shared(plan: Plan) -> list[tuple[str, int]]:
+    return sorted((group.sharing.text, group.nodes) for group in plan.groups)
+
+
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem.removeprefix("Pulumi."))
+def test_gpuform_accepts_the_plan_of_every_example(file: Path) -> None:
+    env = load(file)
+    try:
+        found, proposal = plan_of(env)
+    except InputError as error:
+        assert error.fact == "no workload requests a GPU that is not allocated by claim"
+        return
+    assert proposal.refusal == ""
+    assert found.now is not None
+    assert found.bound == pytest.approx(found.price) and found.price <= found.now + 1e-6
+    pods = {need.name: need.replicas for need in found.needs}
+    for one in proposal.placed:
+        pods[one.demand] -= one.pods
+    assert not any(pods.values())
+
+
+def test_a_stack_that_is_as_small_as_can_be_is_left_alone() -> None:
+    env = load(ROOT / "Pulumi.aws-dev.yaml")
+    _, proposal = plan_of(env)
+    declared = [pool.model_dump(mode="json", by_alias=True, exclude_unset=True) for pool in env.pools]
+    assert sorted(proposal.pools, key=str) == sorted(declared, key=str)
+
+
+def test_aws_prods_four_slices_need_one_node_of_two() -> None:
+    found, proposal = plan_of(load(ROOT / "Pulumi.aws-prod.yaml"))
+    (pool,) = [pool for pool in proposal.pools if pool["name"] == "a100-mig"]
+    assert pool["nodes"] == 1
+    assert found.now is not None
+    assert found.now - found.price == pytest.approx(21.9686, abs=1e-3)  # a p4d.24xlarge with its disk
+
+
+CERN = (
+    Need("simulation", memory_mib=9523),
+    Need("inference", memory_mib=9523, workload_class="latency"),
+    Need("notebook", memory_mib=4096, unbounded=True, workload_class="interactive"),
+)
+"""CERN's three neighbours; 10 GB is 9523 MiB, which a 2g.10gb has."""
+
+
+def test_cerns_three_neighbours_get_cerns_layout_and_the_reason_is_the_notebook() -> None:
+    found = plan_for(CERN, A100)
+    assert shared(found) == [("MIG 1 x 3g.20gb + 2 x 2g.10gb", 1)]
+    assert found.bound == 1
+    reasons = {
+        one.reason
+        for one in explain.alternatives(found)
+        if one.demand == "notebook" and "time-slicing" in one.part
+    }
+    assert reasons == {"it takes all the memory that it gets, and time-slicing limits none"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "owners", "gpus"), [("T4", ("a", "a"), 1), ("T4", ("a", "b"), 2), (A100, ("a", "b"), 1)]
+)
+def test_owners_share_a_gpu_only_by_mig(machine: str, owners: tuple[str, str], gpus: int) -> None:
+    needs = [
+        Need(str(index), memory_mib=2048, workload_class="low_priority", trust=owner)
+        for index, owner in enumerate(owners)
+    ]
+    assert plan_for(needs, machine).price == gpus
+
+
+def test_pods_of_several_gpus_are_on_one_node() -> None:
+    """Three pods of three GPUs: two on a node of eight, though nine GPUs would be enough."""
+    found = plan_for([Need("train", replicas=3, count=3)], "p4d.24xlarge")
+    assert shared(found) == [("whole GPU", 2)]
+
+
+def test_a_machine_needs_the_cpu_of_the_pods_beside_the_gpus_memory() -> None:
+    small = Need("a", replicas=4, memory_mib=11000, workload_class="low_priority", cpu=500, ram_mib=1000)
+    large = Need("a", replicas=4, memory_mib=11000, workload_class="low_priority", cpu=1800, ram_mib=1000)
+    machines = ("g6e.xlarge", "g6e.2xlarge")
+    assert [group.candidate.machine for group in plan_for([small], *machines).groups] == ["g6e.xlarge"]
+    assert [group.candidate.machine for group in plan_for([large], *machines).groups] == ["g6e.2xlarge"]
+
+
+def test_the_cheaper_of_two_models_is_chosen_and_the_bound_proves_it() -> None:
+    found = plan_for([Need("a", replicas=3, memory_mib=4096)], "g4dn.xlarge", "g5.xlarge")
+    assert [group.candidate.machine for group in found.groups] == ["g4dn.xlarge"]
+    assert found.price == pytest.approx(found.bound)
+
+
+def test_a_service_gets_what_its_measurements_say(tmp_path: Path) -> None:
+    """12 requests per second: with 100 ms only the small batch counts, 5 per slice and 9 per half GPU."""
+    rows = (
+        "part,batch,processes,throughput,latency_ms",
+        *("1g.5gb,1,1,5,40", "1g.5gb,8,1,20,160", "3g.20gb,1,1,9,30"),
+    )
+    (tmp_path / "m.csv").write_text("\n".join(rows))
+    serves = {"rate": 12.0, "latency_ms": 100.0, "measured": "m.csv"}
+    demand = demands.Demand.model_validate({"name": "svc", "serves": serves})
+    found = plan_for(demands.needs_of(None, [demand], tmp_path), A100)
+    slots = sum(sum(kinds.values()) for group in found.groups for kinds in group.pods.values())
+    assert (found.price, slots) == (1, 2)  # 3g.20gb and 1g.5gb, or 2 x 3g.20gb
+    parts = {found.parts[kind].profile for group in found.groups for kind in group.pods["svc"]}
+    assert parts <= {"1g.5gb", "3g.20gb"}
+
+
+def hosts(count: int, sharing: dict[str, Any], replicas: int) -> Environment:
+    names = [f"gpu-{index}" for index in range(count)]
+    pool = {"name": "a100", "hosts": names, "gpu": {"models": [A100], "count": 2}, "sharing": sharing}
+    work = {"name": "w", "kind": "deployment", "pool": "a100", "replicas": replicas, "slice": "3g.20gb"}
+    return on("hosts", pool, workloads=[work])
+
+
+def test_hosts_beyond_the_need_stay_in_the_pool() -> None:
+    env = hosts(3, {"kind": "mig", "layout": {"3g.20gb": 2}}, 4)
+    found, proposal = plan_of(env)
+    assert (found.price, found.now) == (2, 6)
+    assert [host["name"] for host in proposal.pools[0]["hosts"]] == ["gpu-0", "gpu-1", "gpu-2"]
+
+
+def test_more_pods_than_the_hosts_hold_are_an_error() -> None:
+    env = hosts(1, {"kind": "mig", "layout": {"3g.20gb": 2}}, 4)
+    more = demands.Demand.model_validate({"name": "default/w", "replicas": 5})
+    needs = demands.needs_of(env, [more], ROOT)
+    with pytest.raises(InputError, match="more hosts than the pools have"):
+        make_plan(env, needs, candidates_of(env, (), price_list(env)))
+
+
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        {"kind": "mig", "layout": {"3g.20gb": 2}, "share": {"replicas": 3}},
+        {"kind": "mig", "layout": {"3g.20gb": 2}, "devices": [0]},
+    ],
+    ids=["share", "devices"],
+)
+def test_sharing_that_is_never_proposed_is_kept(sharing: dict[str, Any]) -> None:
+    found, proposal = plan_of(hosts(1, sharing, 2))
+    assert shared(found) == [("as now", 1)]
+    assert proposal.pools[0]["sharing"] == sharing
