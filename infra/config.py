@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,7 +58,7 @@ def validate_model(model: type[Read], content: Mapping[str, Any], source: str, t
     try:
         return model.model_validate(dict(content))
     except ValidationError as error:
-        found = [_translate(detail, content, source) for detail in error.errors()]
+        found = [_translate(detail, content, source) for detail in _details(error)]
         if not text:
             raise InputError(f"{source}: {found[0].path}", found[0].fact, found[0].remedy) from None
         raise _located(found, content, source, text, ()) from None
@@ -97,10 +97,7 @@ def _validate(
         env = Environment.model_validate(dict(mapping), context=_context(mapping))
     except ValidationError as error:
         return None, [
-            (_translate(detail, mapping, source), bool(detail["loc"]))
-            for detail in error.errors()
-            # pydantic counts only the valid entries of a list
-            if detail["type"] != "too_short" or len(detail["input"]) == detail["ctx"]["actual_length"]
+            (_translate(detail, mapping, source), bool(detail["loc"])) for detail in _details(error)
         ]
     except InputError as error:
         return None, [(error, True)]
@@ -113,6 +110,13 @@ def _validate(
     except InputError as error:
         return None, [(error, False)]
     return env, ()
+
+
+def _details(error: ValidationError) -> Iterator[ErrorDetails]:
+    for detail in error.errors():
+        # pydantic counts only the valid entries of a list
+        if detail["type"] != "too_short" or len(detail["input"]) == detail["ctx"]["actual_length"]:
+            yield detail
 
 
 def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,6 +190,8 @@ def _fact_and_remedy(kind: str, context: Mapping[str, Any], value: Any, message:
         return "missing", "set kind"
     if kind == "literal_error":
         return f"{value!r} is not known", f"use {context['expected'].replace(chr(39), '')}"
+    if kind == "greater_than":
+        return f"{value} is too small", f"use more than {context['gt']:g}"
     if kind == "greater_than_equal":
         return f"{value} is too small", f"use {context['ge']} or more"
     if kind == "less_than_equal":

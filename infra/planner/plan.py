@@ -170,9 +170,7 @@ class _Model:
 
     def demands(self) -> list[Demand]:
         return [
-            Demand(
-                need.name, need.amount, self.gives[need.name], self.room[need.name], self.costs[need.name]
-            )
+            Demand(need.name, need.amount, self.gives[need.name], self.room[need.name], self.costs[need.name])
             for need in self.needs
         ]
 

@@ -32,7 +32,16 @@ pytestmark = pytest.mark.unit
 
 OF_A_STACK = (
     *("status", "top", "report", "images", "up", "up --yes --skip-preflight", "drift", "recover", "destroy"),
-    *("destroy --yes", "preview", "preview --offline", "doctor", "preflight", "rehearse", "hosts verify"),
+    *(
+        "destroy --yes",
+        "preview",
+        "preview --offline",
+        "doctor",
+        "preflight",
+        "rehearse",
+        "hosts verify",
+        "plan",
+    ),
     *("health status", "health tickets", "local start", "local status", "local up", "local env"),
 )
 OTHERS = (

@@ -87,6 +87,16 @@ def check() -> dict[str, Any]:
     return found
 
 
+def plan() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        CliRunner().invoke(app, ["plan", "openstack-dev", "--explain", "--json"]).stdout
+    )
+    placed = next(one for one in found["demands"] if one["slice"])
+    cut = next(one for one in found["pools"] if one.get("sharing", {}).get("layout"))
+    cut["sharing"]["layout"] = {"3g.20gb": 2}
+    return found | {"pools": [cut], "demands": [placed]}
+
+
 def adopt() -> dict[str, Any]:
     items = yaml.safe_load((Path(__file__).parents[1] / "adopt/clusters/aks-spot.yaml").read_text())[
         "objects"
@@ -106,6 +116,7 @@ REAL = {
     "hosts apply": hosts_apply,
     "hosts status": hosts_status,
     "hosts verify": hosts_verify,
+    "plan": plan,
     "check": check,
     "adopt": adopt,
 }
