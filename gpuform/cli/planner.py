@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,9 +18,11 @@ from gpuform.cli.output import AsJson, say, show, warn
 from gpuform.reports.tables import build_table
 from infra.config import price_list
 from infra.model.base.prices import HOURS_PER_MONTH, PriceList
+from infra.model.environment import Environment
 
 if TYPE_CHECKING:
     from infra.planner.explain import Alternative
+    from infra.planner.need import Need
     from infra.planner.plan import Group, Plan
     from infra.planner.proposal import Proposal
 
@@ -35,6 +37,10 @@ def plan(
     file: Annotated[
         Path | None,
         typer.Option("--demands", metavar="FILE", help="Demands as YAML or csv; see docs/howto/plan.md."),
+    ] = None,
+    manifests: Annotated[
+        list[Path] | None,
+        typer.Option("-f", "--file", help="Manifests or folders with more workloads of the stack."),
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print every alternative of each demand, with the reason.")
@@ -61,13 +67,15 @@ def plan(
     paths = Paths.here()
     env = load_environment(stack, paths) if stack else None
     given = demands.read(file) if file else None
+    others, left = _of_manifests(env, manifests or ())
     prices = price_list(env, paths.prices) if env else PriceList()
     candidates = candidates_of(env, given.machines if given else (), prices)
-    needs = demands.needs_of(env, given.demands if given else (), file.parent if file else Path())
+    folder = file.parent if file else Path()
+    needs = demands.needs_of(env, given.demands if given else (), folder, others)
     found = planner.make_plan(env, needs, candidates, limit)
     proposal = propose(found, env)
     why = list(reasons.alternatives(found)) if explain else []
-    left = demands.unplanned(env) if env else ()
+    left += [f"{name}: its GPUs are allocated by claim" for name in (demands.unplanned(env) if env else ())]
     if as_json:
         show(True, _document(found, proposal, why, left), ())
         return
@@ -82,6 +90,20 @@ def plan(
         say(line)
     for line in _notes(proposal, left):
         warn(line)
+
+
+def _of_manifests(env: Environment | None, files: Sequence[Path]) -> tuple[list[Need], list[str]]:
+    """Needs of the manifests' pods, and what is left out of them."""
+    from gpuform.manifests import documents, pods
+    from gpuform.manifests.needs import needs
+
+    if not files:
+        return [], []
+    if env is None:
+        raise InputError("STACK", "is missing, and -f is given", "name the stack on which they run")
+    everything = documents.parse_all(documents.read_files(files))
+    found = list(needs(env, (pod for one in everything for pod in pods.find(one)), "default"))
+    return [one for one in found if not isinstance(one, str)], [one for one in found if isinstance(one, str)]
 
 
 def _pools(plan: Plan, proposal: Proposal) -> Any:
@@ -173,18 +195,16 @@ def _amount(price: float, unit: str) -> str:
     return f"{price:,.2f} USD per hour ({price * HOURS_PER_MONTH:,.0f} a month)"
 
 
-def _notes(proposal: Proposal, left: tuple[str, ...]) -> Iterator[str]:
+def _notes(proposal: Proposal, left: Sequence[str]) -> Iterator[str]:
     for pool in proposal.unused:
         yield f"pool {pool} is left out: no workload of the stack uses it"
-    for name in left:
-        yield f"{name} is left out: its GPUs are allocated by claim"
+    for line in left:
+        yield f"left out: {line}"
     if proposal.refusal:
         yield f"gpuform would refuse these pools: {proposal.refusal}"
 
 
-def _document(
-    plan: Plan, proposal: Proposal, why: list[Alternative], left: tuple[str, ...]
-) -> dict[str, Any]:
+def _document(plan: Plan, proposal: Proposal, why: list[Alternative], left: Sequence[str]) -> dict[str, Any]:
     return {
         "unit": plan.unit,
         "price": round(plan.price, 4),

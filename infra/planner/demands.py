@@ -37,7 +37,6 @@ from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Exclusive
 from infra.model.workload import matching as workload_matching
-from infra.model.workload.workload import Workload
 from infra.planner import sharing_costs
 from infra.planner.need import Class, Need
 from infra.planner.serving import Serves, best_throughput
@@ -144,8 +143,10 @@ def _cell(key: str, value: str) -> Any:
     return yaml.safe_load(value) if key in ("replicas", "compute", "unbounded", "count") else value.strip()
 
 
-def needs_of(env: Environment | None, given: Sequence[Demand], folder: Path) -> tuple[Need, ...]:
-    """The stack's workloads with GPUs, changed by the demands of the same name, and the other demands.
+def needs_of(
+    env: Environment | None, given: Sequence[Demand], folder: Path, others: Sequence[Need] = ()
+) -> tuple[Need, ...]:
+    """The stack's workloads with GPUs and ``others``, changed by demands of the same name; other demands.
 
     ``folder``: that of the file of demands, which names measurements relative to it.
 
@@ -153,7 +154,7 @@ def needs_of(env: Environment | None, given: Sequence[Demand], folder: Path) -> 
     slice or share. Workloads whose GPUs are allocated by claim are left out.
     """
     changes = {demand.name: demand for demand in given}
-    declared = dict(_declared(env)) if env else {}
+    declared = {need.name: need for need in (*(_declared(env) if env else ()), *others)}
     short = Counter(name.rpartition("/")[2] for name in declared)
     found = []
     for name, need in declared.items():
@@ -190,33 +191,46 @@ def _changed(need: Need, demand: Demand, folder: Path) -> Need:
     return replace(changed, pools=None) if changed.pools == () else changed
 
 
-def _declared(env: Environment) -> Iterator[tuple[str, Need]]:
+def _declared(env: Environment) -> Iterator[Need]:
     for work in env.workloads:
         pools = [pool for pool in fit.workload_pools(env, work) if pool.gpus and not pool.by_claim]
         resource = workload_matching.requested_resource(pools, work) if pools else None
         if resource:
-            name = f"{work.namespace}/{work.name}"
-            yield name, _need(name, work, pools, resource)
+            yield need_now(
+                pools,
+                resource,
+                name=f"{work.namespace}/{work.name}",
+                pods=work.pods,
+                units=work.device_count,
+                cpu=cpu_millis(work.cpu),
+                ram_mib=memory_bytes(work.memory) // _MIB,
+            )
 
 
-def _need(name: str, work: Workload, pools: Sequence[Pool], resource: str) -> Need:
+def need_now(
+    pools: Sequence[Pool], resource: str, *, name: str, pods: int, units: int, cpu: int, ram_mib: int
+) -> Need:
+    """What ``pods`` pods are guaranteed by ``units`` of a resource that these pools offer.
+
+    ``name``: NAMESPACE/NAME. ``cpu``: millicores, ``ram_mib``: MiB of a pod.
+    """
     offering = [pool for pool in pools if resource in allocatable.max_resources(pool)]
     shared = [sharing_costs.guaranteed(pool, gpu, resource) for pool in offering for gpu in pool.gpus]
     turns = any(part.how == "time_slicing" for part in shared)
     whole = all(isinstance(pool.sharing, Exclusive) for pool in offering)
     owners = {pool.trust for pool in offering}
-    units = 1 if whole else work.device_count  # slices of a pod may be of several GPUs
+    parts = 1 if whole else units  # slices of a pod may be of several GPUs
     return Need(
         name,
-        replicas=work.pods * units,
+        replicas=pods * parts,
         memory_mib=min(part.memory_mib for part in shared),
         compute=min(part.compute for part in shared),
         workload_class="low_priority" if turns else "performance",
-        trust=work.namespace if owners == {"multi"} else "",
+        trust=name.partition("/")[0] if owners == {"multi"} else "",
         models=frozenset(gpu.name for pool in offering for gpu in pool.gpus),
-        count=work.device_count if whole else 1,
-        cpu=cpu_millis(work.cpu) // units,
-        ram_mib=memory_bytes(work.memory) // _MIB // units,
+        count=units if whole else 1,
+        cpu=cpu // parts,
+        ram_mib=ram_mib // parts,
         pools=tuple(pool.name for pool in pools),
         now=resource,
     )

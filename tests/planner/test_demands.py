@@ -58,8 +58,14 @@ def test_a_stacks_workload_needs_what_it_is_guaranteed_unless_a_demand_says_othe
     simulation, inference = needs["science/simulation"], needs["services/inference"]
     assert (simulation.memory_mib, simulation.replicas, simulation.pools) == (19968, 4, ("a100-mig",))
     assert (inference.memory_mib, inference.workload_class, inference.replicas) == (3072, "low_priority", 6)
-    assert inference.cpu == 2000 and inference.pools is None and inference.models == {"L40S"}
-    assert needs["new"].count == 1 and needs["new"].pools is None
+    assert (inference.cpu, inference.pools, inference.models) == (2000, None, {"L40S"})
+    assert (needs["new"].count, needs["new"].pools) == (1, None)
+
+
+def test_a_stack_without_workloads_says_what_to_give() -> None:
+    env = load(ROOT / "Pulumi.onprem-dev.yaml")
+    with pytest.raises(InputError, match=r"no workload requests a GPU .* give a file of demands"):
+        make_plan(env, demands.needs_of(env, (), ROOT), candidates_of(env, (), PriceList()))
 
 
 HEAD = "machines: [A100-SXM4-40GB]\ndemands:\n  - "

@@ -22,7 +22,11 @@ from tests.build.environments import on
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-STACKS = [*ROOT.glob("Pulumi.*.yaml"), *(ROOT / "docs" / "examples").glob("*.yaml")]
+STACKS = [
+    file
+    for file in (*ROOT.glob("Pulumi.*.yaml"), *(ROOT / "docs" / "examples").glob("*.yaml"))
+    if file.stem != "Pulumi.onprem-dev"  # has no workloads
+]
 A100 = "A100-PCIE-40GB"
 
 
@@ -43,14 +47,11 @@ def shared(plan: Plan) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem.removeprefix("Pulumi."))
 def test_gpuform_accepts_the_plan_of_every_example(file: Path) -> None:
     env = load(file)
-    try:
-        found, proposal = plan_of(env)
-    except InputError as error:
-        assert error.fact == "no workload requests a GPU that is not allocated by claim"
-        return
+    found, proposal = plan_of(env)
     assert proposal.refusal == ""
     assert found.now is not None
-    assert found.bound == pytest.approx(found.price) and found.price <= found.now + 1e-6
+    assert found.bound == pytest.approx(found.price)
+    assert found.price <= found.now + 1e-6
     pods = {need.name: need.replicas for need in found.needs}
     for one in proposal.placed:
         pods[one.demand] -= one.pods
