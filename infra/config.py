@@ -43,10 +43,13 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
     raise _located([without_secrets(error, mapping) for error in errors], mapping)
 
 
-def read_model(model: type[Read], path: Path, keys: str) -> Read:
-    """A YAML file as that model; InputError with line and column. ``keys``: its keys, for the remedy."""
+def read_model(model: type[Read], path: Path, keys: str, remedy: str) -> Read:
+    """A YAML file as that model; InputError with line and column.
+
+    ``keys``: its keys; ``remedy``: of a file that cannot be read.
+    """
     source = str(path)
-    text = strict_yaml.read_text(path)
+    text = strict_yaml.read_text(path, remedy)
     content = strict_yaml.parse(text, source)
     if not isinstance(content, Mapping):
         raise InputError(source, f"holds {_kind_of(content)}", f"it must hold keys: {keys}")

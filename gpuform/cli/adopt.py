@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
-from gpuform.checkout import writable
 from gpuform.checkout.errors import InputError
-from gpuform.cli.output import AsJson, cluster_failures, say, short_path, show
+from gpuform.cli.output import AsJson, cluster_failures, say, short_path, show, stack_of_new_file
 from gpuform.cli.target import Context, Kubeconfig
 from gpuform.reports import tables
 from gpuform.usage.status import sharing_detail
@@ -21,7 +19,6 @@ from infra.config import KEY
 if TYPE_CHECKING:
     from gpuform.adopt.declare import Adopted
 
-_FILE = re.compile(r"Pulumi\.(?P<stack>[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?)\.yaml")
 _WIDTH = 110
 _COLUMNS = ("pool", "nodes", "GPUs", "sharing", "selector")
 
@@ -47,7 +44,7 @@ def adopt(
     if (kubeconfig is None) == (dump is None):
         fact = "is given beside --kubeconfig" if dump else "is missing, and --kubeconfig too"
         raise InputError("--from", fact, "give one of the two")
-    name = _stack_name(output) if output else declare.NAME
+    name = stack_of_new_file(output) if output else declare.NAME
     if kubeconfig:
         with cluster_failures(name, kubeconfig, "--kubeconfig"):
             found = objects.read_cluster(kubeconfig, context)
@@ -83,19 +80,6 @@ def adopt(
         say(f"not declared: {entry}")
     assert output is not None
     say(f"wrote {short_path(output)}; next: gpuform preview {name}")
-
-
-def _stack_name(output: Path) -> str:
-    """The stack of the file to write. Raises InputError if it cannot be written, or names no stack."""
-    match = _FILE.fullmatch(output.name)
-    if match is None:
-        raise InputError(
-            "-o", f"{output.name} is not the name of a stack file", "write it as Pulumi.STACK.yaml"
-        )
-    if output.exists():
-        raise InputError(str(output), "already exists", "name another file with -o")
-    writable.require(output.parent, "name a file in a writable folder with -o")
-    return match["stack"]
 
 
 def _portable(path: Path) -> str:

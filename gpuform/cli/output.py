@@ -6,6 +6,7 @@ Tables and results go to stdout, without styles if it is not a terminal.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -71,6 +72,7 @@ Only = Annotated[
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_STACK_FILE = re.compile(r"Pulumi\.(?P<stack>[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?)\.yaml")
 WIDE = 200  # without a terminal no line is folded: logs and pipes take long lines
 
 # rich reads NO_COLOR by itself.
@@ -166,6 +168,19 @@ def require_file(file: Path, option: str) -> None:
     if file.is_dir():
         raise InputError(str(file), "is a folder", remedy)
     writable.require(file.parent, remedy)
+
+
+def stack_of_new_file(output: Path) -> str:
+    """The stack of the file to write. Raises InputError if it cannot be written, or names no stack."""
+    match = _STACK_FILE.fullmatch(output.name)
+    if match is None:
+        raise InputError(
+            "-o", f"{output.name} is not the name of a stack file", "write it as Pulumi.STACK.yaml"
+        )
+    if output.exists():
+        raise InputError(str(output), "already exists", "name another file with -o")
+    writable.require(output.parent, "name a file in a writable folder with -o")
+    return match["stack"]
 
 
 def reach_cluster(

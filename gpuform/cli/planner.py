@@ -14,9 +14,9 @@ from gpuform.checkout.errors import InputError
 from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
-from gpuform.cli.output import AsJson, say, show, warn
+from gpuform.cli.output import AsJson, say, short_path, show, stack_of_new_file, warn
 from gpuform.reports.tables import build_table
-from infra.config import price_list
+from infra.config import KEY, price_list
 from infra.model.base.prices import HOURS_PER_MONTH, PriceList
 from infra.model.environment import Environment
 
@@ -48,11 +48,17 @@ def plan(
     limit: Annotated[
         float, typer.Option(min=0.1, max=3600, help="Seconds for the search; then the best answer so far.")
     ] = 10.0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Stack file to write, with the planned pools: Pulumi.STACK.yaml."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute the cheapest way to share GPUs for all demands, and prove how much less is impossible.
 
-    Prints pools for the stack file. Asks no cluster and no cloud, and changes nothing.
+    Prints pools for the stack file, or writes a new one. Asks no cluster and no cloud, and changes nothing.
     """
     from infra.planner import demands
     from infra.planner import explain as reasons
@@ -64,6 +70,9 @@ def plan(
         raise InputError(
             "STACK", "neither a stack nor --demands is given", "name a stack, or a file of demands"
         )
+    if output and not stack:
+        raise InputError("-o", "is given without a stack", "name the stack of which the new file is a copy")
+    planned = stack_of_new_file(output) if output else ""
     paths = Paths.here()
     env = load_environment(stack, paths) if stack else None
     given = demands.read(file) if file else None
@@ -76,6 +85,10 @@ def plan(
     proposal = propose(found, env)
     why = list(reasons.alternatives(found)) if explain else []
     left += [f"{name}: its GPUs are allocated by claim" for name in (demands.unplanned(env) if env else ())]
+    if output:
+        if not proposal.environment:
+            raise InputError("-o", f"gpuform would refuse these pools: {proposal.refusal}", "leave -o out")
+        output.write_text(_yaml({"config": {KEY: dict(proposal.environment)}}), encoding="utf-8")
     if as_json:
         show(True, _document(found, proposal, why, left), ())
         return
@@ -84,12 +97,18 @@ def plan(
         say(line)
     if explain:
         show(False, None, ["", _alternatives(why)])
-    pools = {"pools": list(proposal.pools)}
-    say("\n" + yaml.safe_dump(pools, sort_keys=False, default_flow_style=None, width=76))
+    if not output:
+        say("\n" + _yaml({"pools": list(proposal.pools)}))
     for line in _summary(found):
         say(line)
     for line in _notes(proposal, left):
         warn(line)
+    if output:
+        say(f"wrote {short_path(output)}; next: gpuform rehearse {planned}")
+
+
+def _yaml(content: dict[str, Any]) -> str:
+    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=76, allow_unicode=True)
 
 
 def _of_manifests(env: Environment | None, files: Sequence[Path]) -> tuple[list[Need], list[str]]:

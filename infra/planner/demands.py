@@ -43,6 +43,7 @@ from infra.planner.serving import Serves, best_throughput
 
 _MIB = 2**20
 _KEYS = "demands, and machines without a stack"
+_NAME_A_FILE = "name a file of demands"
 
 
 def _as_text(value: Any) -> Any:
@@ -120,11 +121,11 @@ def read(file: Path) -> Demands:
     """
     if file.suffix == ".csv":
         return _read_csv(file)
-    return read_model(Demands, file, _KEYS)
+    return read_model(Demands, file, _KEYS, _NAME_A_FILE)
 
 
 def _read_csv(file: Path) -> Demands:
-    text = strict_yaml.read_text(file)
+    text = strict_yaml.read_text(file, _NAME_A_FILE)
     rows = csv.DictReader(io.StringIO(text))
     found = []
     for row in rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -41,6 +41,8 @@ class Proposal:
     """Of each group's pool, by the group's id()."""
     unused: tuple[str, ...] = ()
     """Pools with GPUs that no demand uses, and that are left out, because a cloud is paid for their nodes."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """The stack with these pools, its workloads moved to them; empty if it is refused, or without a stack."""
     refusal: str = ""
     """Why gpuform would refuse the environment with these pools; empty if it does not, or without a stack."""
 
@@ -68,7 +70,8 @@ def propose(plan: Plan, env: Environment | None) -> Proposal:
     placed = tuple(_placed(plan, names))
     unused = tuple(pool.name for pool in free if pool not in kept)
     declared = tuple([*map(_dump, kept), *pools])
-    return Proposal(declared, placed, names, unused, _refusal(env, declared, placed) if env else "")
+    whole, refusal = _environment(env, declared, placed) if env else ({}, "")
+    return Proposal(declared, placed, names, unused, whole, refusal)
 
 
 def _name(source: str, index: int, taken: set[str]) -> str:
@@ -151,23 +154,24 @@ def _placed(plan: Plan, names: Mapping[int, str]) -> Iterator[Placed]:
             yield Placed(need.name, pool, pods, text, profile)
 
 
-def _refusal(env: Environment, pools: Sequence[Mapping[str, Any]], placed: Sequence[Placed]) -> str:
-    """What gpuform finds wrong with the environment if it had these pools and placements."""
+def _environment(
+    env: Environment, pools: Sequence[Mapping[str, Any]], placed: Sequence[Placed]
+) -> tuple[dict[str, Any], str]:
+    """The stack's environment with these pools and placements, and what gpuform finds wrong with it."""
+    declared = env.model_dump(mode="json", by_alias=True, exclude_unset=True)
     where: dict[str, Placed] = {}
     for one in placed:
         if one.demand in where:
-            return f"{one.demand} would run in two pools; declare it as two workloads"
+            return {}, f"{one.demand} would run in two pools; declare it as two workloads"
         where[one.demand] = one
-    declared = env.resolved()
-    workloads = []
     for work, entry in zip(env.workloads, declared.get("workloads", ()), strict=True):
         found = where.get(f"{work.namespace}/{work.name}")
         if found and work.pool:
-            entry = {key: value for key, value in entry.items() if key != "slice"} | {"pool": found.pool}
-            entry |= {"slice": found.slice} if found.slice else {}
-        workloads.append(entry)
+            entry.pop("slice", None)
+            entry |= {"pool": found.pool} | ({"slice": found.slice} if found.slice else {})
+    declared["pools"] = list(pools)
     try:
-        parse({**declared, "pools": list(pools), "workloads": workloads})
+        parse(declared)
     except InputError as error:
-        return str(error)
-    return ""
+        return {}, str(error)
+    return declared, ""

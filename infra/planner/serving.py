@@ -53,7 +53,9 @@ def best_throughput(serves: Serves, folder: Path, name: str) -> Mapping[str, flo
 
 
 def _rows(file: Path) -> Iterator[tuple[str, float, float]]:
-    rows = csv.DictReader(io.StringIO(strict_yaml.read_text(file)))
+    rows = csv.DictReader(
+        io.StringIO(strict_yaml.read_text(file, "name the csv relative to the file of demands"))
+    )
     if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
         raise InputError(str(file), f"has no column {missing[0]}", f"give the columns {', '.join(COLUMNS)}")
     empty = True
