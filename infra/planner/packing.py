@@ -31,6 +31,8 @@ Kind = Hashable
 
 TOLERANCE = 1e-6
 """HiGHS's own for integers and rows (its options mip_feasibility_tolerance, primal_feasibility_tolerance)."""
+_SIMPLE_ENOUGH = 0.005
+"""Relative gap of the second model, which ranks packings of the same price."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,8 @@ def pack(
 
     ``stock``: machines of each name. ``simplify``: run the second model too, with the same limit.
 
-    Raises Unsatisfiable for a demand that no use can serve, InputError without highspy.
+    Raises Unsatisfiable for a demand that no use can serve, TimeoutError if none was found in that time,
+    InputError without highspy.
     """
     offered = {kind for use in uses for kind in use.slots}
     for demand in demands:
@@ -160,7 +163,7 @@ def pack(
     values, bound, complete = _solve(model, limit_s, _step(uses))
     price = sum(use.price * values[column] for column, use in enumerate(uses))
     if simplify:
-        values = _simplified(model, uses, groups, columns, price, limit_s) or values
+        values = _simplified(model, uses, groups, columns, values, price, limit_s / 4)
     counts = {use.name: values[column] for column, use in enumerate(uses) if values[column]}
     taken = _handed_out(groups, [{kind: values[column] for kind, column in row.items()} for row in columns])
     price = sum(use.price * counts.get(use.name, 0) for use in uses)
@@ -172,10 +175,12 @@ def _simplified(
     uses: Sequence[Use],
     groups: Sequence[_Group],
     columns: Sequence[Mapping[Kind, int]],
+    values: list[int],
     price: float,
     limit_s: float,
-) -> list[int] | None:
-    """Values for the same price with few uses, then little cost; None if none was found in time."""
+) -> list[int]:
+    """Values for the same price with few uses, then little cost, from these values on."""
+    start = [float(value) for value in values] + [float(values[column] > 0) for column in range(len(uses))]
     row = model.row(-math.inf, price + TOLERANCE * max(price, 1.0))
     for column, use in enumerate(uses):
         model.entries[column][row] = use.price
@@ -188,10 +193,7 @@ def _simplified(
     for group, kinds in zip(groups, columns, strict=True):
         for kind, column in kinds.items():
             model.costs[column] = group.costs.get(kind, 0.0)
-    try:
-        return _solve(model, limit_s, 0.0)[0]
-    except (Unsatisfiable, RuntimeError):
-        return None
+    return _solve(model, limit_s, 0.0, _SIMPLE_ENOUGH, start)[0]
 
 
 @dataclass(frozen=True)
@@ -259,8 +261,10 @@ def _highs() -> tuple[Any, Any]:
     return highspy, numpy
 
 
-def _solve(model: _Model, limit_s: float, step: float) -> tuple[list[int], float, bool]:
-    """Values of the columns, the bound, and whether the search ended by itself."""
+def _solve(
+    model: _Model, limit_s: float, step: float, gap: float = 0.0, start: Sequence[float] = ()
+) -> tuple[list[int], float, bool]:
+    """Values of the columns, the bound, and whether the search ended by itself; ``start``: known values."""
     highs, numpy = _highs()
     problem = highs.HighsLp()
     problem.num_col_, problem.num_row_ = len(model.costs), len(model.lower)
@@ -279,14 +283,18 @@ def _solve(model: _Model, limit_s: float, step: float) -> tuple[list[int], float
     solver.setOptionValue("time_limit", limit_s)
     # A bound above the best total less one step proves it.
     solver.setOptionValue("mip_abs_gap", step * (1 - TOLERANCE))
-    solver.setOptionValue("mip_rel_gap", 0.0)
+    solver.setOptionValue("mip_rel_gap", gap)
     solver.passModel(problem)
+    if start:
+        known = highs.HighsSolution()
+        known.col_value = list(start)
+        solver.setSolution(known)
     solver.run()
     info, status = solver.getInfo(), solver.getModelStatus()
     if info.primal_solution_status != highs.SolutionStatus.kSolutionStatusFeasible:
         if status in (highs.HighsModelStatus.kInfeasible, highs.HighsModelStatus.kUnboundedOrInfeasible):
             raise Unsatisfiable
-        raise RuntimeError(f"HiGHS found no packing in {limit_s:g} s: {solver.modelStatusToString(status)}")
+        raise TimeoutError(f"HiGHS found no packing in {limit_s:g} s: {solver.modelStatusToString(status)}")
     bound = info.mip_dual_bound
     if step:
         bound = step * math.ceil(bound / step - TOLERANCE)

@@ -67,7 +67,6 @@ class Problem:
     uses: Sequence[Use]
     demands: Sequence[Demand]
     stock: Mapping[str, int]
-    limit_s: float
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,16 @@ class Plan:
     problem: Problem
 
     def price_with(self, need: str, kinds: Collection[Kind]) -> float | None:
-        """The price if every pod of the demand had a slot of these kinds; None if there are too few hosts."""
+        """The price if every pod of the demand had a slot of these kinds; None if there are too few hosts.
+
+        Raises TimeoutError if that is not found in a second.
+        """
         only = [
             replace(one, gives={kind: one.gives[kind] for kind in kinds}) if one.name == need else one
             for one in self.problem.demands
         ]
         try:
-            return packing.pack(self.problem.uses, only, self.problem.limit_s, self.problem.stock).price
+            return packing.pack(self.problem.uses, only, 1.0, self.problem.stock).price
         except packing.Unsatisfiable:
             return None
 
@@ -123,6 +125,8 @@ def make_plan(
         answer = packing.pack(model.uses, demands, limit_s, stock, simplify=True)
     except packing.Unsatisfiable as error:
         raise _unsatisfiable(str(error), needs, candidates) from None
+    except TimeoutError:
+        raise InputError("--limit", f"no plan was found in {limit_s:g} s", "allow more seconds") from None
     now = None
     if env and all(need.now for need in needs):
         now = _price_now(model, candidates, demands, limit_s)
@@ -136,7 +140,7 @@ def make_plan(
         answer.bound,
         answer.complete,
         now,
-        Problem(model.uses, demands, stock, limit_s),
+        Problem(model.uses, demands, stock),
     )
 
 
