@@ -12,7 +12,6 @@ from infra.planner.packing import Kind
 from infra.planner.plan import Plan, is_same
 from infra.planner.sharing_costs import Part
 
-
 _MOST_PRICED = 30
 """Demands of a plan in which each alternative gets its price: one more search for each."""
 
