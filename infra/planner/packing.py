@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infra.model.base.errors import InputError
-from infra.model.gpu.mig import Geometry
+from infra.model.gpu.mig import Geometry, is_plain
 
 Kind = Hashable
 
@@ -110,7 +110,7 @@ class _Model:
 
 def largest_layouts(geometry: Geometry) -> list[dict[str, int]]:
     """Layouts of an empty GPU to which no slice can be added; each other one is part of one of these."""
-    plain = [profile for profile in geometry.profiles if not profile.media and "gfx" not in profile.name]
+    plain = [profile for profile in geometry.profiles if is_plain(profile)]
     found: list[dict[str, int]] = []
 
     def extend(layout: dict[str, int], rest: Sequence[str]) -> None:
@@ -252,20 +252,28 @@ def _step(uses: Sequence[Use]) -> float:
     return prices.pop() if len(prices) == 1 else 0.0
 
 
-def _highs() -> tuple[Any, Any]:
+def numeric() -> Any:
+    """The module numpy, which highspy needs too; InputError without it."""
     try:
-        import highspy
         import numpy
     except ImportError:
+        raise InputError("numpy", "is not installed", "pip install 'gpuform[plan]'") from None
+    return numpy
+
+
+def _highs() -> Any:
+    try:
+        import highspy
+    except ImportError:
         raise InputError("highspy", "is not installed", "pip install 'gpuform[plan]'") from None
-    return highspy, numpy
+    return highspy
 
 
 def _solve(
     model: _Model, limit_s: float, step: float, gap: float = 0.0, start: Sequence[float] = ()
 ) -> tuple[list[int], float, bool]:
     """Values of the columns, the bound, and whether the search ended by itself; ``start``: known values."""
-    highs, numpy = _highs()
+    highs, numpy = _highs(), numeric()
     problem = highs.HighsLp()
     problem.num_col_, problem.num_row_ = len(model.costs), len(model.lower)
     problem.col_cost_ = numpy.array(model.costs)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
-from infra.model.gpu.mig import format_layout
+from infra.model.gpu.mig import format_layout, is_plain
 from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig
@@ -260,7 +260,7 @@ class _Model:
         room = (one.name, "mig")
         kinds: dict[str, Kind] = {}
         for profile in one.gpu.geometry.profiles:
-            if sharing_costs.is_plain(profile):
+            if is_plain(profile):
                 kind = (one.name, "mig", profile.name)
                 if self._offer(one, room, kind, sharing_costs.mig_slice(one.gpu, profile), needs):
                     kinds[profile.name] = kind

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.model.gpu.mig import Profile
+from infra.model.gpu.mig import Profile, is_plain
 from infra.model.gpu.models import Gpu
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig, Mps, TimeSlicing
@@ -126,11 +126,6 @@ def _most_replicas(gpu: Gpu, need: Need, speed: float, mps: bool) -> int:
     by_memory = gpu.memory_mib // need.memory_mib if need.memory_mib else most
     by_compute = int(speed / need.compute + 1e-9) if need.compute else most
     return min(most, by_memory, by_compute)
-
-
-def is_plain(profile: Profile) -> bool:
-    """Whether it is a profile for computing only: no media engines, no graphics."""
-    return profile.name.isascii() and not {*"+-"} & {*profile.name}
 
 
 def gives(need: Need, part: Part) -> float:

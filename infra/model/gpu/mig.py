@@ -111,6 +111,11 @@ def _place(
     return None
 
 
+def is_plain(profile: Profile) -> bool:
+    """Whether it is a profile for computing only: no media engines, no graphics."""
+    return not {*"+-"} & {*profile.name}
+
+
 def format_layout(layout: Layout) -> str:
     """A layout in words, as in ``2 x 3g.20gb + 1 x 1g.5gb``."""
     return " + ".join(f"{count} x {name}" for name, count in layout.items())
