@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from gpuform.checkout.errors import InputError
 from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
-from gpuform.cli.output import AsJson, say, short_path, show, stack_of_new_file, warn
+from gpuform.cli.output import AsJson, reach_cluster, say, short_path, show, stack_of_new_file, warn
 from gpuform.reports.tables import build_table
 from infra.config import KEY, price_list
 from infra.model.base.prices import HOURS_PER_MONTH, PriceList
@@ -42,6 +43,12 @@ def plan(
         list[Path] | None,
         typer.Option("-f", "--file", help="Manifests or folders with more workloads of the stack."),
     ] = None,
+    measured: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="Count what the pods took in this time, as 14d, by the stack's Prometheus."
+        ),
+    ] = "",
     explain: Annotated[
         bool, typer.Option("--explain", help="Print every alternative of each demand, with the reason.")
     ] = False,
@@ -58,7 +65,8 @@ def plan(
 ) -> None:
     """Compute the cheapest way to share GPUs for all demands, and prove how much less is impossible.
 
-    Prints pools for the stack file, or writes a new one. Asks no cluster and no cloud, and changes nothing.
+    Prints pools for the stack file, or writes a new one. Asks no cloud, a cluster only for --measured, and
+    changes nothing.
     """
     from infra.planner import demands
     from infra.planner import explain as reasons
@@ -73,7 +81,7 @@ def plan(
     if output and not stack:
         raise InputError("-o", "is given without a stack", "name the stack of which the new file is a copy")
     planned = stack_of_new_file(output) if output else ""
-    paths = Paths.here()
+    paths = Paths.here(stack) if stack else Paths.here()
     env = load_environment(stack, paths) if stack else None
     given = demands.read(file) if file else None
     others, left = _of_manifests(env, manifests or ())
@@ -81,10 +89,15 @@ def plan(
     candidates = candidates_of(env, given.machines if given else (), prices)
     folder = file.parent if file else Path()
     needs = demands.needs_of(env, given.demands if given else (), folder, others)
+    if measured:
+        known = {demand.name for demand in given.demands} if given else set()
+        needs, unmeasured = _measured(env, paths, stack, needs, known, measured)
+        left += unmeasured
     found = planner.make_plan(env, needs, candidates, limit)
     proposal = propose(found, env)
     why = list(reasons.alternatives(found)) if explain else []
-    left += [f"{name}: its GPUs are allocated by claim" for name in (demands.unplanned(env) if env else ())]
+    claimed = demands.unplanned(env) if env else ()
+    left += [f"{name} is left out: its GPUs are allocated by claim" for name in claimed]
     if output:
         if not proposal.environment:
             raise InputError("-o", f"gpuform would refuse these pools: {proposal.refusal}", "leave -o out")
@@ -123,6 +136,36 @@ def _of_manifests(env: Environment | None, files: Sequence[Path]) -> tuple[list[
     everything = documents.parse_all(documents.read_files(files))
     found = list(needs(env, (pod for one in everything for pod in pods.find(one)), "default"))
     return [one for one in found if not isinstance(one, str)], [one for one in found if isinstance(one, str)]
+
+
+def _measured(
+    env: Environment | None,
+    paths: Paths,
+    stack: str,
+    needs: Sequence[Need],
+    known: Collection[str],
+    window: str,
+) -> tuple[tuple[Need, ...], list[str]]:
+    """The needs as measured, but for those that a demand is ``known`` of; and which were not measured."""
+    from gpuform.usage.demand import with_measured
+    from gpuform.usage.prometheus import connect
+    from lab.plane.layout import prometheus_port
+
+    if env is None:
+        raise InputError("STACK", "is missing, and --measured is given", "name the stack that runs")
+    if not re.fullmatch("[1-9][0-9]{0,4}[mhdw]", window):
+        raise InputError("--measured", f"{window!r} is no time", "give it as 90m, 12h, 14d or 4w")
+    asked = [need for need in needs if not {need.name, need.name.rpartition("/")[2]} & {*known}]
+    with (
+        reach_cluster(env, paths, stack) as access,
+        connect(env, paths, *access, prometheus_port) as prometheus,
+    ):
+        found = list(with_measured(prometheus, asked, window))
+    by_name = {need.name: need for need, _ in found}
+    notes = [
+        f"{need.name}: not measured in {window}, counted as declared" for need, seen in found if not seen
+    ]
+    return tuple(by_name.get(need.name, need) for need in needs), notes
 
 
 def _pools(plan: Plan, proposal: Proposal) -> Any:
@@ -217,8 +260,7 @@ def _amount(price: float, unit: str) -> str:
 def _notes(proposal: Proposal, left: Sequence[str]) -> Iterator[str]:
     for pool in proposal.unused:
         yield f"pool {pool} is left out: no workload of the stack uses it"
-    for line in left:
-        yield f"left out: {line}"
+    yield from left
     if proposal.refusal:
         yield f"gpuform would refuse these pools: {proposal.refusal}"
 
@@ -233,6 +275,7 @@ def _document(plan: Plan, proposal: Proposal, why: list[Alternative], left: Sequ
         "pools": list(proposal.pools),
         "demands": [asdict(one) for one in proposal.placed],
         "alternatives": [asdict(one) for one in why],  # with --explain
-        "left_out": {"pools": list(proposal.unused), "workloads": list(left)},
+        "left_out": list(proposal.unused),
+        "notes": list(left),
         "refusal": proposal.refusal or None,
     }

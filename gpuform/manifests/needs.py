@@ -16,7 +16,7 @@ _MIB = 2**20
 
 
 def needs(env: Environment, pods: Iterable[FoundPod], namespace: str) -> Iterator[Need | str]:
-    """A need for each pod template with GPUs, or why it is left out: ``NAME: REASON``.
+    """A need for each pod template with GPUs, or why it is left out, as a sentence.
 
     ``namespace``: that of objects that name none. Pods need what they are guaranteed today.
     """
@@ -35,14 +35,14 @@ def needs(env: Environment, pods: Iterable[FoundPod], namespace: str) -> Iterato
 
 def _need(env: Environment, pod: FoundPod, name: str, requested: list[str]) -> Need | str:
     if len(requested) > 1:
-        return f"{name}: it requests {' and '.join(requested)}"
+        return f"{name} is left out: it requests {' and '.join(requested)}"
     (resource,) = requested
     if pod.count is None:
-        return f"{name}: its number of pods is not in the manifest"
+        return f"{name} is left out: its number of pods is not in the manifest"
     offering = placement.offering(env, requested)
     pools = [pool for pool in offering if placement.selects(env, pool, pod.spec)]
     if not pools:
-        return f"{name}: no pool offers {resource} to it; see `gpuform check`"
+        return f"{name} is left out: no pool offers {resource} to it; see `gpuform check`"
     return need_now(
         pools,
         resource,

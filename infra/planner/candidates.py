@@ -18,7 +18,10 @@ from infra.plan import cost
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of node: ``price`` in USD per hour, or None; ``cpu`` and ``ram_mib`` for workloads, if known."""
+    """A kind of node: ``price`` in USD per hour, or None; room for workloads, if known.
+
+    ``cpu``: millicores, ``ram_mib``: MiB, ``pods``: their number.
+    """
 
     name: str
     gpu: Gpu
@@ -28,6 +31,12 @@ class Candidate:
     price: float | None = None
     cpu: int | None = None
     ram_mib: int | None = None
+    pods: int = node_resources.PODS_PER_NODE
+
+    @property
+    def room(self) -> dict[str, int]:
+        found = {"cpu": self.cpu, "memory": self.ram_mib, "pods": self.pods}
+        return {name: amount for name, amount in found.items() if amount is not None}
 
     @property
     def limit(self) -> int | None:
@@ -56,7 +65,9 @@ def _of_pool(env: Environment, pool: Pool, prices: PriceList) -> Iterator[Candid
         room = node_resources.free_resources(env, pool, machine)
         price = cost.node_price(env, pool, machine, prices)
         name = pool.name if len(machines) == 1 else f"{pool.name} on {machine.name}"
-        yield Candidate(name, machine.model, machine.gpus, machine.name, pool, price, room.cpu, room.memory)
+        yield Candidate(
+            name, machine.model, machine.gpus, machine.name, pool, price, room.cpu, room.memory, room.pods
+        )
     if not machines:
         smallest = min(pool.gpus, key=lambda gpu: gpu.memory_mib)
         for count in pool.gpu_counts:
@@ -70,7 +81,9 @@ def _named(path: str, name: str, catalogue: Catalogue, prices: PriceList) -> Can
     if machine and machine.model:
         price = machine.usd_per_hour or prices.usd_per_hour.get(name)
         room = _room(machine)
-        return Candidate(name, machine.model, machine.gpus, name, None, price, room.cpu, room.memory)
+        return Candidate(
+            name, machine.model, machine.gpus, name, None, price, room.cpu, room.memory, room.pods
+        )
     if gpu:
         return Candidate(gpu.name, gpu, 1)
     known = [*(one.name for one in catalogue.machines.values() if one.gpus), *catalogue.gpu_names]

@@ -42,5 +42,10 @@ class Need:
     measured: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def room(self) -> dict[str, int]:
+        """What a pod takes of a node beside the GPU."""
+        return {"cpu": self.cpu, "memory": self.ram_mib, "pods": 1}
+
+    @property
     def amount(self) -> float:
         return self.rate or float(self.replicas)

@@ -64,6 +64,8 @@ class Demand:
     gives: Mapping[Kind, float]
     needs: Mapping[Kind, Mapping[Kind, float]] = field(default_factory=dict)
     costs: Mapping[Kind, float] = field(default_factory=dict)
+    alike: bool = False
+    """Whether all its slots are of one kind, as those of a Deployment's pods; each gives 1 then."""
 
 
 @dataclass(frozen=True)
@@ -154,18 +156,25 @@ def pack(
         model.column(use.price, entries | ({stocks[use.stock]: 1.0} if use.stock in stocks else {}))
     columns: list[dict[Kind, int]] = []
     for group in groups:
-        row = model.row(group.amount, math.inf)
+        # A group of one kind decides which: its columns count all its slots at once.
+        unit = group.unit
+        row = model.row(1.0, 1.0) if group.alike else model.row(group.amount, math.inf)
         columns.append({})
         for kind, part in group.gives.items():
             if kind in kinds:
-                needs = {rooms[room]: amount for room, amount in group.needs.get(kind, {}).items()}
-                columns[-1][kind] = model.column(0.0, {kinds[kind]: 1.0, row: part} | needs)
+                needs = {rooms[room]: unit * amount for room, amount in group.needs.get(kind, {}).items()}
+                entries = {kinds[kind]: unit, row: 1.0 if group.alike else part}
+                columns[-1][kind] = model.column(0.0, entries | needs)
     values, bound, complete = _solve(model, limit_s, _step(uses))
     price = sum(use.price * values[column] for column, use in enumerate(uses))
     if simplify:
         values = _simplified(model, uses, groups, columns, values, price, limit_s / 4)
     counts = {use.name: values[column] for column, use in enumerate(uses) if values[column]}
-    taken = _handed_out(groups, [{kind: values[column] for kind, column in row.items()} for row in columns])
+    slots = [
+        {kind: int(group.unit) * values[column] for kind, column in row.items()}
+        for group, row in zip(groups, columns, strict=True)
+    ]
+    taken = _handed_out(groups, slots)
     price = sum(use.price * counts.get(use.name, 0) for use in uses)
     return Packing(counts, taken, price, min(bound, price), complete)
 
@@ -192,7 +201,7 @@ def _simplified(
         model.column(use.cost, {used: -float(most)})
     for group, kinds in zip(groups, columns, strict=True):
         for kind, column in kinds.items():
-            model.costs[column] = group.costs.get(kind, 0.0)
+            model.costs[column] = group.unit * group.costs.get(kind, 0.0)
     return _solve(model, limit_s, 0.0, _SIMPLE_ENOUGH, start)[0]
 
 
@@ -205,6 +214,12 @@ class _Group:
     gives: Mapping[Kind, float]
     needs: Mapping[Kind, Mapping[Kind, float]]
     costs: Mapping[Kind, float]
+    alike: bool
+
+    @property
+    def unit(self) -> float:
+        """Slots that one of its columns counts."""
+        return self.amount if self.alike else 1.0
 
 
 def _grouped(demands: Sequence[Demand]) -> list[_Group]:
@@ -214,7 +229,7 @@ def _grouped(demands: Sequence[Demand]) -> list[_Group]:
         whole = set(demand.gives.values()) == {1} and demand.amount == int(demand.amount)
         needs = frozenset((kind, *sorted(each.items(), key=str)) for kind, each in demand.needs.items())
         key = (frozenset(demand.gives), needs, frozenset(demand.costs.items()))
-        alike.setdefault(key if whole else demand.name, []).append(demand)
+        alike.setdefault(key if whole and not demand.alike else demand.name, []).append(demand)
     return [
         _Group(
             tuple(members),
@@ -222,6 +237,7 @@ def _grouped(demands: Sequence[Demand]) -> list[_Group]:
             members[0].gives,
             members[0].needs,
             members[0].costs,
+            members[0].alike,
         )
         for members in alike.values()
     ]

@@ -174,7 +174,14 @@ class _Model:
 
     def demands(self) -> list[Demand]:
         return [
-            Demand(need.name, need.amount, self.gives[need.name], self.room[need.name], self.costs[need.name])
+            Demand(
+                need.name,
+                need.amount,
+                self.gives[need.name],
+                self.room[need.name],
+                self.costs[need.name],
+                alike=not need.measured and need.replicas > 1,
+            )
             for need in self.needs
         ]
 
@@ -197,10 +204,7 @@ class _Model:
     def _may_use(need: Need, one: Candidate) -> bool:
         if need.pools is not None and (one.pool is None or one.pool.name not in need.pools):
             return False
-        fits = (one.cpu is None or need.cpu <= one.cpu) and (
-            one.ram_mib is None or need.ram_mib <= one.ram_mib
-        )
-        return fits and need.count <= one.gpus
+        return need.count <= one.gpus and all(need.room[name] <= room for name, room in one.room.items())
 
     def _offer(self, one: Candidate, room: Kind, kind: Kind, part: Part, needs: Sequence[Need]) -> bool:
         """Note which demands a slot of this kind suits; whether there is any."""
@@ -208,23 +212,21 @@ class _Model:
         for need in suited:
             self.parts[kind] = part
             self.gives[need.name][kind] = sharing_costs.gives(need, part)
-            taken = {(*_key(room), "cpu"): float(need.cpu)} if one.cpu is not None else {}
-            if one.ram_mib is not None:
-                taken[(*_key(room), "memory")] = float(need.ram_mib)
-            self.room[need.name][kind] = {key: amount for key, amount in taken.items() if amount}
+            self.room[need.name][kind] = {
+                (room, name): float(need.room[name]) for name in one.room if need.room[name]
+            }
             # More of a GPU is better at the same price; in sum far less than one use.
             rank = _RANK[part.how] + 0.1 * (1 - part.compute)
             self.costs[need.name][kind] = rank / sum(other.amount for other in self.needs)
         return bool(suited)
 
     def _use(self, one: Candidate, room: Kind, sharing: Sharing, slots: Mapping[Kind, int]) -> None:
-        has = {(*_key(room), "cpu"): one.cpu, (*_key(room), "memory"): one.ram_mib}
         kept = one.pool is not None and is_same(one.pool, sharing)
         use = Use(
             f"{one.name}: {sharing}: {sorted(slots.items(), key=str)}",
             slots,
             self.price(one),
-            {key: float(amount) for key, amount in has.items() if amount is not None},
+            {(room, name): float(amount) for name, amount in one.room.items()},
             one.pool.name if one.pool and one.limit is not None else "",
             1.0 if kept else _CHANGE,
         )
@@ -265,6 +267,8 @@ class _Model:
                 if self._offer(one, room, kind, sharing_costs.mig_slice(one.gpu, profile), needs):
                     kinds[profile.name] = kind
         layouts = packing.largest_layouts(one.gpu.geometry)
+        if one.pool and one.pool.image.family == "Bottlerocket":  # as many slices of one profile as fit
+            layouts = [layout for layout in layouts if len(layout) == 1 and one.gpu.bottlerocket]
         own = dict(one.pool.layout or {}) if one.pool and _expressible(one.pool) else {}
         if own and own not in layouts:
             layouts.append(own)
@@ -292,10 +296,6 @@ class _Model:
                 self._use(
                     one, room, Sharing(how, replicas=replicas, trust=trust), {kind: replicas * one.gpus}
                 )
-
-
-def _key(kind: Kind) -> tuple[Kind, ...]:
-    return kind if isinstance(kind, tuple) else (kind,)
 
 
 def _expressible(pool: Pool) -> bool:

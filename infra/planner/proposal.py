@@ -100,6 +100,8 @@ def _pool(name: str, group: Group, hosts: Sequence[Any], split: bool) -> dict[st
     if not is_same(one.pool, group.sharing):
         found.pop("sharing", None)
         found |= _sharing(group.sharing)
+        if group.sharing.how == "mig" and one.pool.strategy != "mixed":
+            found["sharing"]["strategy"] = "mixed"
     if one.pool.hosts:
         found["hosts"] = list(hosts)
     elif one.pool.elastic:

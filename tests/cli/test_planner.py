@@ -54,7 +54,7 @@ def test_manifests_count_and_what_no_pool_offers_is_left_out(tmp_path: Path) -> 
     file.write_text(yaml.safe_dump_all(documents))
     result = plan("aws-prod", "-f", file)
     assert ["search/rank", "9", "1/4"] in [line.split()[:3] for line in result.stdout.splitlines()]
-    assert "left out: search/big: no pool offers nvidia.com/mig-7g.40gb to it" in result.stderr
+    assert "search/big is left out: no pool offers nvidia.com/mig-7g.40gb to it" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,8 @@ def test_manifests_count_and_what_no_pool_offers_is_left_out(tmp_path: Path) -> 
         (("-f", "m.yaml", "--demands", "d.yaml"), "STACK: is missing, and -f is given"),
         (("--demands", "d.yaml", "-o", "Pulumi.a.yaml"), "-o: is given without a stack"),
         (("aws-dev", "-o", "planned.yaml"), "-o: planned.yaml is not the name of a stack file"),
+        (("aws-dev", "--measured", "14"), "--measured: '14' is no time; give it as 90m, 12h, 14d or 4w"),
+        (("--demands", "d.yaml", "--measured", "14d"), "STACK: is missing, and --measured is given"),
         (("onprem-dev",), "workloads: no workload requests a GPU"),
     ],
 )

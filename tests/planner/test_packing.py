@@ -190,3 +190,38 @@ def random_services(count: int) -> Iterator[Demand]:
             if int(size) >= smallest
         }
         yield Demand(str(index), dice.uniform(0.1, 1.2) * base, gives)
+
+
+@pytest.mark.parametrize(("alike", "gpus"), [(False, 1), (True, 2)])
+def test_slots_of_a_deployments_pods_are_of_one_kind(alike: bool, gpus: int) -> None:
+    offers = [Use("cut", {"a": 1, "b": 1})]
+    demand = Demand("d", 2, {"a": 1, "b": 1}, alike=alike)
+    packing = pack(offers, [demand])
+    assert (packing.price, packing.bound) == (gpus, gpus)
+    assert len(packing.taken["d"]) == (1 if alike else 2)
+    assert held(packing, [demand], offers)
+
+
+def test_room_beside_the_gpu_is_counted() -> None:
+    """Four slots on a GPU, and cores for three."""
+    offers = [Use("shared", {"s": 4}, room={"cpu": 3.5})]
+    demand = Demand("d", 4, {"s": 1}, needs={"s": {"cpu": 1.0}})
+    assert pack(offers, [demand]).gpus == {"shared": 2}
+
+
+def test_a_stock_of_machines_is_not_exceeded() -> None:
+    offers = [Use("own", {"s": 2}, price=1.0, stock="own"), Use("bought", {"s": 1}, price=5.0)]
+    packing = pack(offers, [Demand("d", 5, {"s": 1})], stock={"own": 2})
+    assert packing.gpus == {"own": 2, "bought": 1}
+    with pytest.raises(Unsatisfiable):
+        pack(offers[:1], [Demand("d", 5, {"s": 1})], stock={"own": 2})
+
+
+def test_among_the_cheapest_the_fewest_uses_and_then_the_least_cost_are_taken() -> None:
+    """Three GPUs are needed in any case, and can all be used alike."""
+    offers = [Use("x", {"p": 2, "q": 2}), Use("y", {"p": 2}), Use("z", {"q": 2})]
+    demands = [Demand("p", 4, {"p": 1}), Demand("q", 6, {"q": 1})]
+    packing = pack(offers, demands, simplify=True)
+    assert packing.gpus == {"x": 3}
+    dearer = Demand("r", 2, {"p": 1, "q": 1}, costs={"p": 0.3, "q": 0.1})
+    assert pack(offers, [dearer], simplify=True).taken["r"] == {"q": 2}

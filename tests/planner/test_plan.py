@@ -17,6 +17,7 @@ from infra.planner.candidates import candidates_of
 from infra.planner.need import Need
 from infra.planner.plan import Plan, make_plan
 from infra.planner.proposal import Proposal, propose
+from tests.build.aws_environments import aws
 from tests.build.environments import on
 
 pytestmark = pytest.mark.unit
@@ -189,3 +190,39 @@ def test_sharing_that_is_never_proposed_is_kept(sharing: dict[str, Any]) -> None
     found, proposal = plan_of(hosts(1, sharing, 2))
     assert shared(found) == [("as now", 1)]
     assert proposal.pools[0]["sharing"] == sharing
+
+
+def test_a_node_has_no_more_pods_than_its_kubelet_takes() -> None:
+    """200 notebooks of 100 MiB would fit on the memory of eight T4s; a node takes 110 pods."""
+    needs = [Need("notebook", replicas=200, memory_mib=100, workload_class="low_priority")]
+    (group,) = plan_for(needs, "T4").groups
+    assert group.nodes == 4  # 64 pods on a GPU are the most that are considered
+    machine = "g4dn.metal"
+    (group,) = plan_for([Need("notebook", replicas=800, memory_mib=100, trust="a")], machine).groups
+    assert group.nodes == 3  # 8 GPUs with 48 clients of MPS are 384 pods
+
+
+@pytest.mark.parametrize("strategy", ["mixed", "single"])
+def test_a_cut_pool_names_its_strategy_if_the_operators_is_another(strategy: str) -> None:
+    pool = {"name": "a100", "machine": "g4.p1.40g", "nodes": 2}
+    work = {"pool": "a100", "kind": "deployment", "replicas": 2}
+    env = on("embedded", pool, workloads=[work], gpu_operator={"mig_strategy": strategy})
+    demand = demands.Demand.model_validate({"name": "w0", "gpu_memory": "18Gi", "compute": 0.4})
+    found = make_plan(env, demands.needs_of(env, [demand], ROOT), candidates_of(env, (), price_list(env)))
+    proposal = propose(found, env)
+    assert shared(found) == [("MIG 2 x 3g.20gb", 1)]
+    assert proposal.pools[0]["sharing"].get("strategy") == (None if strategy == "mixed" else "mixed")
+    assert proposal.refusal == ""
+
+
+def test_bottlerocket_gets_one_profile() -> None:
+    pool = {"machine": "p4d.24xlarge", "nodes": 1, "aws": {"image": "bottlerocket-nvidia"}}
+    works = [
+        {"name": "a", "kind": "deployment", "pool": "p0", "replicas": 4, "image": "a:1"},
+        {"name": "b", "kind": "deployment", "pool": "p0", "replicas": 4, "image": "a:1"},
+    ]
+    env = aws(pool, workloads=works, mig_strategy="single")
+    sizes = (("a", "18Gi"), ("b", "9Gi"))
+    given = [demands.Demand.model_validate({"name": name, "gpu_memory": size}) for name, size in sizes]
+    found = make_plan(env, demands.needs_of(env, given, ROOT), candidates_of(env, (), price_list(env)))
+    assert all(len(group.sharing.layout) <= 1 for group in found.groups)
