@@ -248,7 +248,7 @@ def _summary(plan: Plan) -> Iterator[str]:
             proof += "; the search was stopped, --limit gives it more time"
     yield f"{_amount(plan.price, plan.unit)}; {proof}"
     if plan.now is not None:
-        yield f"the pools as declared need {_amount(plan.now, plan.unit)} for the same workloads"
+        yield f"the pools as declared: {_amount(plan.now, plan.unit)}"
 
 
 def _amount(price: float, unit: str) -> str:

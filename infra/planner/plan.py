@@ -333,8 +333,11 @@ def _price_now(
     candidates: Sequence[Candidate],
     demands: Sequence[Demand],
     limit_s: float,
-) -> float:
-    """Price of the pools as declared: their fixed nodes, and as many elastic ones as the demands need."""
+) -> float | None:
+    """Price of the pools as declared: their fixed nodes, and as many elastic ones as the demands need.
+
+    None if that is not found in time.
+    """
     price, fixed = 0.0, set()
     for one in candidates:
         if one.pool is None or one.pool.name in fixed:
@@ -350,7 +353,10 @@ def _price_now(
             uses.append(use)
     offered = {kind for use in uses for kind in use.slots}
     rest = [demand for demand in demands if demand.gives.keys() & offered]
-    return price + (packing.pack(uses, rest, limit_s).price if rest else 0.0)
+    try:
+        return price + (packing.pack(uses, rest, limit_s).price if rest else 0.0)
+    except TimeoutError:
+        return None
 
 
 def _groups(model: _Model, answer: packing.Packing) -> Iterator[Group]:
