@@ -272,6 +272,17 @@ def _document(plan: Plan, proposal: Proposal, why: list[Alternative], left: Sequ
         "bound": round(plan.bound, 4),
         "complete": plan.complete,
         "now": None if plan.now is None else round(plan.now, 4),
+        "nodes": [
+            {
+                "pool": name,
+                "nodes": group.nodes,
+                "machine": group.candidate.machine or None,
+                "gpu": group.candidate.gpu.name,
+                "gpus": group.nodes * group.candidate.gpus,
+                "sharing": group.sharing.text,
+            }
+            for name, group in _named(plan, proposal)
+        ],
         "pools": list(proposal.pools),
         "demands": [asdict(one) for one in proposal.placed],
         "alternatives": [asdict(one) for one in why],  # with --explain

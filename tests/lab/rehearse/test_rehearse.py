@@ -183,8 +183,12 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
 
 
 @pytest.mark.nightly
-def test_training_gets_adapters_and_huge_pages_and_runs_to_its_end(checkout: Checkout) -> None:
+def test_training_gets_adapters_and_karpenter_buys_what_is_planned(checkout: Checkout) -> None:
     document, pools = rehearse(checkout, "aws-prod", "--no-shrink")
+    planned = json.loads(checkout.gpuform("plan", "aws-prod", "--json").stdout)
+    for pool in ("h100-training", "l40s-inference"):
+        nodes = sum(machine["count"] for machine in pools[pool]["machines"])
+        assert {group["pool"]: group["nodes"] for group in planned["nodes"]}[pool] == nodes
     assert (document["karpenter"], document["failed"]) == ("aws", False)
     done = {"namespace": "science", "name": "training", "succeeded": 2, "completions": 2}
     assert document["jobs"] == [done]
