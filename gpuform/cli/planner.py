@@ -241,6 +241,8 @@ def _alternatives(why: list[Alternative]) -> Any:
 
 
 def _summary(plan: Plan) -> Iterator[str]:
+    from infra.planner.plan import is_same
+
     proof = "proved: no plan for these demands needs less"
     if plan.price - plan.bound > 1e-4 * max(plan.price, 1):
         proof = f"no plan needs less than {_amount(plan.bound, plan.unit)}"
@@ -249,6 +251,14 @@ def _summary(plan: Plan) -> Iterator[str]:
     yield f"{_amount(plan.price, plan.unit)}; {proof}"
     if plan.now is not None:
         yield f"the pools as declared: {_amount(plan.now, plan.unit)}"
+    changed = [
+        group
+        for group in plan.groups
+        if group.candidate.pool and not is_same(group.candidate.pool, group.sharing)
+    ]
+    if changed:
+        nodes = count_of(sum(group.nodes for group in changed), "node")
+        yield f"{nodes} would be shared in another way; `gpuform preview` shows which pods that evicts"
 
 
 def _amount(price: float, unit: str) -> str:

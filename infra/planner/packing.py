@@ -40,7 +40,7 @@ class Use:
     """One way to use a GPU, or all GPUs of a node: slots of each kind, and the price.
 
     ``room``: what it has of each thing that slots need. ``stock``: name of its machines, if they are limited.
-    ``cost``: of having this use at all, among packings of the same price.
+    ``cost``: of having this use at all, ``each``: of each GPU with it, among packings of the same price.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Use:
     room: Mapping[Kind, float] = field(default_factory=dict)
     stock: str = ""
     cost: float = 1.0
+    each: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _simplified(
         # GPUs of a use only if it is used: count <= most * used
         used = model.row(-math.inf, 0.0)
         model.entries[column][used] = 1.0
-        model.costs[column] = 0.0
+        model.costs[column] = use.each
         model.column(use.cost, {used: -float(most)})
     for group, kinds in zip(groups, columns, strict=True):
         for kind, column in kinds.items():

@@ -22,7 +22,8 @@ from infra.planner.packing import Demand, Kind, Use
 from infra.planner.sharing_costs import How, Part
 
 _CHANGE = 40.0
-"""Cost of a way of sharing that a pool does not have now, against 1 for each pool; packing's second model."""
+"""Cost of a way of sharing that a pool does not have now, against 1 for each pool and for each changed node;
+in packing's second model."""
 _RANK: Mapping[How, float] = {"exclusive": 0.0, "mig": 0.1, "mps": 0.2, "time_slicing": 0.3}
 
 
@@ -229,6 +230,7 @@ class _Model:
             {(room, name): float(amount) for name, amount in one.room.items()},
             one.pool.name if one.pool and one.limit is not None else "",
             1.0 if kept else _CHANGE,
+            0.0 if kept else 1.0,
         )
         self.uses.append(use)
         self.used[use.name] = one, sharing

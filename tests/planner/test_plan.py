@@ -226,3 +226,19 @@ def test_bottlerocket_gets_one_profile() -> None:
     given = [demands.Demand.model_validate({"name": name, "gpu_memory": size}) for name, size in sizes]
     found = make_plan(env, demands.needs_of(env, given, ROOT), candidates_of(env, (), price_list(env)))
     assert all(len(group.sharing.layout) <= 1 for group in found.groups)
+
+
+def test_only_as_many_nodes_as_needed_are_cut_anew() -> None:
+    """Of four nodes, two keep the layout for four pods of 3g.20gb; one is enough for three of 2g.10gb."""
+    halves = {"kind": "mig", "layout": {"3g.20gb": 2}}
+    pool = {"name": "a100", "machine": "g4.p1.40g", "nodes": 4, "sharing": halves}
+    work = {"pool": "a100", "slice": "3g.20gb", "kind": "deployment", "replicas": 4, "name": "sim"}
+    env = on("embedded", pool, workloads=[work])
+    small = demands.Demand.model_validate(
+        {"name": "small", "replicas": 3, "gpu_memory": "9Gi", "compute": 0.25}
+    )
+    found = make_plan(env, demands.needs_of(env, [small], ROOT), candidates_of(env, (), price_list(env)))
+    assert shared(found) == [("MIG 2 x 3g.20gb", 2), ("MIG 3 x 2g.10gb + 1 x 1g.10gb", 1)]
+    kept, cut = propose(found, env).pools
+    assert (kept["name"], kept["nodes"], kept["sharing"]) == ("a100", 2, halves)
+    assert (cut["name"], cut["nodes"]) == ("a100-2", 1)
