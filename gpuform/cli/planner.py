@@ -65,8 +65,7 @@ def plan(
 ) -> None:
     """Compute the cheapest way to share GPUs for all demands, and prove how much less is impossible.
 
-    Prints pools for the stack file, or writes a new one. Asks no cloud, a cluster only for --measured, and
-    changes nothing.
+    Prints pools for the stack file, or writes a new one. Asks no cloud, and a cluster only with --measured.
     """
     from infra.planner import demands
     from infra.planner import explain as reasons

@@ -77,9 +77,8 @@ def _against(
         return "there are too few hosts for it"
     if price > plan.price * (1 + 1e-9):
         more = price - plan.price
-        return (
-            f"{more:g} more GPUs in all" if plan.unit == "GPUs" else f"{more:,.2f} USD more per hour in all"
-        )
+        gpus = f"{more:g} more GPU{'' if more == 1 else 's'}"
+        return f"{gpus if plan.unit == 'GPUs' else f'{more:,.2f} USD more per hour'} in all"
     if keeps:
         return "costs the same, and would change how the pool is shared"
     if not part.isolated and all(one.isolated for one in chosen):

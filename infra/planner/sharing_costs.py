@@ -64,7 +64,7 @@ class Part:
     def text(self) -> str:
         if self.profile:
             return self.profile
-        return NAMES[self.how] if self.replicas == 1 else f"1/{self.replicas} by {NAMES[self.how]}"
+        return NAMES[self.how] if self.replicas == 1 else f"1/{self.replicas} {NAMES[self.how]}"
 
 
 def throughput(sms: float) -> float:
