@@ -1,0 +1,180 @@
+"""Traces of jobs and lists of nodes, read from csv.
+
+Two formats, told apart by their header:
+
+- ours: ``arrival,duration,name,gpus,cpu,memory`` and optionally ``models``: seconds, seconds, text, GPUs (a whole
+  number, or a share of one GPU below 1), cores, GiB, and the GPU models that the job accepts, joined by ``|``
+- Alibaba's openb: ``name,cpu_milli,memory_mib,num_gpu,gpu_milli`` and optionally ``gpu_spec``, ``creation_time``
+  and ``deletion_time`` [alibaba/clusterdata, cluster-trace-gpu-v2023/README.md]
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.model.base.errors import InputError, Place
+
+MILLI = 1000
+"""Parts of a GPU that a share is counted in, as openb does."""
+_MIB = 1024
+_OURS = ("arrival", "duration", "name", "gpus", "cpu", "memory")
+_OPENB = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_NODES = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a job needs of one node: ``gpus`` GPUs with ``milli`` thousandths of each, cores, memory.
+
+    ``gpus`` above 1 and ``milli`` below 1000 do not occur together. No ``models``: any GPU serves.
+    """
+
+    gpus: int
+    milli: int
+    cpu_milli: int
+    memory_mib: int
+    models: tuple[str, ...] = ()
+
+    @property
+    def total_milli(self) -> int:
+        return self.gpus * self.milli
+
+
+@dataclass(frozen=True)
+class Job:
+    """``line`` is that of the file. A job of a list without times has arrival 0 and ends never (None)."""
+
+    name: str
+    shape: Shape
+    line: int
+    arrival_s: float = 0.0
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True)
+class NodeSize:
+    """A node, and the devices that it offers, each a part of a GPU in thousandths.
+
+    ``divisible``: pods may take any part of a device; else a pod takes all of it, as of a slot. ``pool`` is the
+    pool that has the node, and ``name`` its own.
+    """
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    devices: tuple[int, ...]
+    models: tuple[str, ...]
+    divisible: bool = False
+    pool: str = ""
+
+
+def read_nodes(path: Path) -> list[NodeSize]:
+    """The nodes of openb's node list; their GPUs are divisible."""
+    return [
+        NodeSize(
+            row.text("sn"),
+            int(row.number("cpu_milli")),
+            int(row.number("memory_mib")),
+            (MILLI,) * int(row.number("gpu")),
+            (row.text("model"),),
+            divisible=True,
+        )
+        for row in _rows(path, _NODES)
+    ]
+
+
+def read_jobs(path: Path) -> list[Job]:
+    """The jobs of a trace in the file's order. Raises InputError that names the file and the line."""
+    return [row.job() for row in _rows(path, _OURS, _OPENB)]
+
+
+@dataclass(frozen=True)
+class _Row:
+    path: Path
+    line: int
+    cells: Mapping[str, str]
+
+    def error(self, key: str, fact: str, remedy: str) -> InputError:
+        return InputError(key, fact, remedy, Place(str(self.path), self.line, 1))
+
+    def text(self, key: str) -> str:
+        value = (self.cells.get(key) or "").strip()
+        if not value:
+            raise self.error(key, "is empty", "give each row a value")
+        return value
+
+    def number(self, key: str) -> float:
+        text = self.text(key)
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.error(key, f"{text!r} is not a number", "write a number of 0 or more") from None
+        if not (0 <= value < math.inf):
+            raise self.error(key, f"{text} is out of range", "write a number of 0 or more")
+        return value
+
+    def models(self, key: str) -> tuple[str, ...]:
+        return tuple(sorted(filter(None, (part.strip() for part in (self.cells.get(key) or "").split("|")))))
+
+    def job(self) -> Job:
+        return self._ours() if "gpus" in self.cells else self._openb()
+
+    def _ours(self) -> Job:
+        gpus = self.number("gpus")
+        if gpus > 1 and gpus != int(gpus):
+            raise self.error("gpus", f"{gpus:g} is neither a share nor a whole number", "write 0.5, 1 or 2")
+        milli = round(gpus * MILLI) if gpus < 1 else MILLI
+        if gpus and not milli:
+            raise self.error("gpus", f"{gpus:g} is less than a thousandth of a GPU", "write 0.001 or more")
+        shape = Shape(
+            math.ceil(gpus),
+            milli if gpus else 0,
+            math.ceil(self.number("cpu") * 1000),
+            math.ceil(self.number("memory") * _MIB),
+            self.models("models"),
+        )
+        return Job(self.text("name"), shape, self.line, self.number("arrival"), self.number("duration"))
+
+    def _openb(self) -> Job:
+        gpus, milli = int(self.number("num_gpu")), int(self.number("gpu_milli"))
+        if milli > MILLI or (gpus > 1 and milli != MILLI) or bool(gpus) != bool(milli):
+            fact = f"{milli} of {gpus} GPUs"
+            raise self.error("gpu_milli", fact, "write 1 to 1000 for one GPU, 1000 for several, 0 for none")
+        shape = Shape(
+            gpus, milli, int(self.number("cpu_milli")), int(self.number("memory_mib")), self.models("gpu_spec")
+        )
+        job = Job(self.text("name"), shape, self.line)
+        if not self.cells.get("creation_time") or not self.cells.get("deletion_time"):
+            return job
+        arrival, end = self.number("creation_time"), self.number("deletion_time")
+        if end < arrival:
+            raise self.error("deletion_time", f"{end:g} is before creation_time", "correct the row")
+        return Job(job.name, shape, self.line, arrival, end - arrival)
+
+
+def _rows(path: Path, *formats: tuple[str, ...]) -> Iterator[_Row]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not UTF-8"
+        raise InputError(str(path), reason, "name a csv file") from None
+    reader = csv.DictReader(text.splitlines())
+    header = [name.strip() for name in reader.fieldnames or ()]
+    wanted = " or ".join(",".join(columns) for columns in formats)
+    if not any(set(columns) <= set(header) for columns in formats):
+        fact = "is empty" if not text.strip() else f"has the columns {','.join(header)}"
+        raise InputError("header", fact, f"begin the file with {wanted}", Place(str(path), 1, 1))
+    reader.fieldnames = header
+    found = False
+    for cells in reader:
+        found = True
+        if None in cells or None in cells.values():
+            fact = f"has not {len(header)} cells"
+            raise InputError("row", fact, "give each column one", Place(str(path), reader.line_num, 1))
+        yield _Row(path, reader.line_num, cells)
+    if not found:
+        raise InputError("rows", "the file has none", "write a row for each", Place(str(path), 1, 1))
