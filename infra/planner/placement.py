@@ -77,10 +77,14 @@ class Nodes:
         fitting = (self.cpu[rows] >= shape.cpu_milli) & (self.memory[rows] >= shape.memory_mib)
         if shape.gpus:
             fitting &= self.usable(shape, rows).sum(axis=1) >= shape.gpus
-            if shape.models:
-                accepted = [bool(kind) and set(kind) <= set(shape.models) for kind in self.kinds]
-                fitting &= self.np.array(accepted)[self.kind[rows]]
+            fitting &= self.accepting(shape)[self.kind[rows]]
         return fitting
+
+    def accepting(self, shape: Shape) -> Array:
+        """By kind of node: whether the pod accepts its models."""
+        return self.np.array(
+            [not shape.models or (bool(kind) and set(kind) <= set(shape.models)) for kind in self.kinds]
+        )
 
     def place(self, shape: Shape, node: int, devices: Iterable[int]) -> Placed:
         devices = tuple(devices)
@@ -101,8 +105,12 @@ class Nodes:
             self.free[node, device] += sign * amount
         self.changed.append(node)
 
+    def positive(self, rows: Array) -> Array:
+        """Free amounts by node and device, 0 where there is no device."""
+        return self.np.maximum(self.free[rows], 0)
+
     def idle(self, rows: Array) -> Array:
-        return self.np.maximum(self.free[rows], 0).sum(axis=1)
+        return self.positive(rows).sum(axis=1)
 
 
 class Policy(Protocol):
@@ -184,36 +192,50 @@ class Fragmentation:
     device by itself, and one of several uses whole devices. So what the mix can use is a sum over devices
     (`single`, by kind of node, step of free cores and free amount) and a part by the number of whole
     devices (`several`).
+
+    The mix is the most frequent shapes that together are the part ``popular`` of all, as in FGD's evaluation.
     """
 
     def __init__(self, nodes: Nodes, shapes: Iterable[Shape], popular: float = 0.95) -> None:
         np = nodes.np
-        mix = _most_popular(shapes, popular)
-        steps = sorted({shape.cpu_milli for shape in mix if shape.gpus})
-        self.steps = np.array(steps, np.int64)
-        size = (len(nodes.kinds), len(steps) + 1)
+        self.mix = _most_popular(shapes, popular)
+        self.steps = np.array(sorted({shape.cpu_milli for shape in self.mix if shape.gpus}), np.int64)
+        size = (len(nodes.kinds), len(self.steps) + 1)
         self.single = np.zeros((*size, MILLI + 1))
         self.several = np.zeros((*size, nodes.free.shape[1] + 1))
-        for shape, part in mix.items():
-            if not shape.gpus:
-                continue
-            step = steps.index(shape.cpu_milli) + 1
-            for kind, models in enumerate(nodes.kinds):
-                if shape.models and not (models and set(models) <= set(shape.models)):
-                    continue
-                if shape.gpus == 1:
-                    self.single[kind, step:, shape.milli :] += part
-                else:
-                    self.several[kind, step:, shape.gpus :] += part
+        for shape, part in self.mix.items():
+            place = nodes.accepting(shape), slice(int(self.step(shape.cpu_milli)), None)
+            if shape.gpus == 1:
+                self.single[(*place, slice(shape.milli, None))] += part
+            elif shape.gpus:
+                self.several[(*place, slice(shape.gpus, None))] += part
         self.single *= np.arange(MILLI + 1)
         self.several *= MILLI * np.arange(nodes.free.shape[1] + 1)
+
+    def count_sums(self, nodes: Nodes, weight: float = 6.0, rare: float = 0.02) -> None:
+        """Count also how much of a device several pods can fill together, ``weight`` times.
+
+        A share of a GPU with less than ``rare`` of the mix is not relied on: too few come. The two figures
+        are ours, found on openb's lists.
+        """
+        np = nodes.np
+        for kind in range(len(nodes.kinds)):
+            for step in range(1, len(self.steps) + 1):
+                frequency = Counter[int]()
+                for shape, part in self.mix.items():
+                    if shape.gpus == 1 and self.step(shape.cpu_milli) <= step and nodes.accepting(shape)[kind]:
+                        frequency[shape.milli] += part  # type: ignore[assignment]
+                sizes = [milli for milli, part in frequency.items() if part >= rare]
+                self.single[kind, step] += weight * np.array(_largest_sums(sizes))
+        self.single /= 1 + weight
+        self.several /= 1 + weight
 
     def step(self, cpu: Array) -> Array:
         return self.steps.searchsorted(cpu, side="right")
 
     def amount(self, nodes: Nodes, rows: Array) -> Array:
         """Thousandths of a GPU that are fragments, by node."""
-        np, free = nodes.np, np_free(nodes, rows)
+        free = nodes.positive(rows)
         kind, step = nodes.kind[rows], self.step(nodes.cpu[rows])
         used = self.single[kind[:, None], step[:, None], free].sum(axis=1)
         return free.sum(axis=1) - used - self.several[kind, step, (free == MILLI).sum(axis=1)]
@@ -221,9 +243,9 @@ class Fragmentation:
     def after(self, nodes: Nodes, shape: Shape, rows: Array) -> Array:
         """By node and device: the fragments once the device serves the pod; inf where it cannot.
 
-        All devices are alike for pods of several or no devices.
+        One column for pods of several or no devices.
         """
-        np, free = nodes.np, np_free(nodes, rows)
+        np, free = nodes.np, nodes.positive(rows)
         kind, step = nodes.kind[rows], self.step(nodes.cpu[rows] - shape.cpu_milli)
         each = self.single[kind[:, None], step[:, None], free]
         used, whole, total = each.sum(axis=1), (free == MILLI).sum(axis=1), free.sum(axis=1)
@@ -231,16 +253,25 @@ class Fragmentation:
             whole, total = whole - shape.gpus, total - shape.total_milli
             used = used - shape.gpus * self.single[kind, step, MILLI]
             return (total - used - self.several[kind, step, whole])[:, None]
-        left = free - nodes.take(shape, rows)
         usable = nodes.usable(shape, rows)
-        changed = self.single[kind[:, None], step[:, None], np.where(usable, left, 0)]
+        left = np.where(usable, free - nodes.take(shape, rows), 0)
+        changed = self.single[kind[:, None], step[:, None], left]
         several = self.several[kind[:, None], step[:, None], whole[:, None] - (free == MILLI)]
         result = (total[:, None] - free + left) - (used[:, None] - each + changed) - several
         return np.where(usable, result, np.inf)
 
 
-def np_free(nodes: Nodes, rows: Array) -> Array:
-    return nodes.np.maximum(nodes.free[rows], 0)
+def _largest_sums(sizes: Iterable[int]) -> list[int]:
+    """By amount from 0 to 1000: the largest sum of any number of these sizes that is not above it."""
+    reached = 1  # bit n: n is a sum
+    for size in sizes:
+        for _ in range(MILLI // size):
+            reached |= reached << size
+    sums, largest = [], 0
+    for amount in range(MILLI + 1):
+        largest = amount if reached >> amount & 1 else largest
+        sums.append(largest)
+    return sums
 
 
 def _most_popular(shapes: Iterable[Shape], part: float) -> dict[Shape, float]:
