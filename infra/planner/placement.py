@@ -1,19 +1,18 @@
 """Where pods are placed: policies on a fast model of nodes and devices.
 
-The model is online: pods come one after another, and none is moved. A pod may go where its cores, its memory
-and its devices fit. A policy gives each such node a score; the highest wins, ties are broken at random, as
-kube-scheduler does [kubernetes/kubernetes v1.34 pkg/scheduler/schedule_one.go, selectHost]. Every policy places
-each pod that fits somewhere.
+The model is online: pods come one after another, and none is moved. A pod may go where its cores, its
+memory and its devices fit, and goes to such a node with the highest score. Every policy places each pod that
+fits somewhere.
 
-A score depends on the pod's shape and on the node alone. So scores are kept per shape, and only those of nodes
-that changed since are computed again. Arrays have one row per node, and in two dimensions one column per
-device; amounts are thousandths of a GPU, thousandths of a core, MiB.
+A score depends on the pod's shape and on the node alone. So scores are kept per shape, and only those of
+nodes that changed since are computed again. Arrays have one row per node, and in two dimensions one column
+per device; amounts are thousandths of a GPU, thousandths of a core, MiB.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -57,6 +56,7 @@ class Nodes:
         self.cpu = np.array([size.cpu_milli for size in sizes], np.int64)
         self.memory = np.array([size.memory_mib for size in sizes], np.int64)
         self.divisible = np.array([size.divisible for size in sizes], bool)
+        self.gpu_only = np.array([size.gpu_only for size in sizes], bool)
         kinds = sorted({size.models for size in sizes})
         self.kinds = kinds
         self.kind = np.array([kinds.index(size.models) for size in sizes], np.int64)
@@ -72,12 +72,21 @@ class Nodes:
         """Whether each device can serve the pod; True everywhere for a pod without GPUs."""
         return self.free[rows] >= shape.milli
 
+    def held(self, shape: Shape, rows: Array) -> Array:
+        """What the pod would hold of each node's devices together, on the tightest."""
+        if shape.gpus != 1 or self.divisible.all():
+            return shape.total_milli
+        taken = self.np.where(self.usable(shape, rows), self.take(shape, rows), MILLI)
+        return taken.min(axis=1)
+
     def fits(self, shape: Shape, rows: Array) -> Array:
         """Whether each node can hold the pod. A node may have one of several models: all must be accepted."""
         fitting = (self.cpu[rows] >= shape.cpu_milli) & (self.memory[rows] >= shape.memory_mib)
         if shape.gpus:
             fitting &= self.usable(shape, rows).sum(axis=1) >= shape.gpus
             fitting &= self.accepting(shape)[self.kind[rows]]
+        else:
+            fitting &= ~self.gpu_only[rows]
         return fitting
 
     def accepting(self, shape: Shape) -> Array:
@@ -87,9 +96,8 @@ class Nodes:
         )
 
     def place(self, shape: Shape, node: int, devices: Iterable[int]) -> Placed:
-        devices = tuple(devices)
-        taken = self.take(shape, self.np.array([node]))[0]
-        amounts = tuple(int(taken[device]) for device in devices)
+        devices, divisible = tuple(devices), self.sizes[node].divisible
+        amounts = tuple(shape.milli if divisible else int(self.free[node, device]) for device in devices)
         placed = Placed(shape, node, devices, amounts)
         self._change(placed, -1)
         return placed
@@ -116,7 +124,9 @@ class Nodes:
 class Policy(Protocol):
     """Scores of nodes for a pod, and which device of the chosen node a pod of one device takes.
 
-    Of nodes with the highest score one is taken by chance (``random_ties``), or the first.
+    Of nodes with the highest score one is taken by chance (``random_ties``), as kube-scheduler does
+    [kubernetes/kubernetes v1.34 pkg/scheduler/schedule_one.go, selectHost], or the first, as in FGD's
+    evaluation [hkust-adsl/kubernetes-scheduler-simulator 8f3d641, its vendored generic_scheduler.go].
     """
 
     random_ties: bool
@@ -147,7 +157,7 @@ class BestFit:
     random_ties = False
 
     def score(self, nodes: Nodes, shape: Shape, rows: Array) -> Array:
-        cpu, gpu = nodes.cpu[rows] - shape.cpu_milli, nodes.idle(rows) - shape.total_milli
+        cpu, gpu = nodes.cpu[rows] - shape.cpu_milli, nodes.idle(rows) - nodes.held(shape, rows)
         return nodes.np.floor(100 * (1 - cpu / 256_000 - gpu / 16_000))
 
     def device(self, nodes: Nodes, shape: Shape, node: int, rng: Random) -> int:
@@ -168,7 +178,7 @@ class Allocated:
 
     def score(self, nodes: Nodes, shape: Shape, rows: Array) -> Array:
         capacity = nodes.np.maximum(nodes.capacity[rows], 1)
-        free = nodes.np.maximum(nodes.idle(rows) - shape.total_milli, 0)
+        free = nodes.np.maximum(nodes.idle(rows) - nodes.held(shape, rows), 0)
         return (capacity - free if self.most else free) * 100 // capacity
 
     def device(self, nodes: Nodes, shape: Shape, node: int, rng: Random) -> int:
@@ -176,7 +186,7 @@ class Allocated:
 
 
 def _usable(nodes: Nodes, shape: Shape, node: int) -> Array:
-    return nodes.np.flatnonzero(nodes.usable(shape, nodes.np.array([node]))[0])
+    return nodes.np.flatnonzero(nodes.usable(shape, slice(node, node + 1))[0])
 
 
 def _tightest(nodes: Nodes, shape: Shape, node: int) -> int:
@@ -223,7 +233,11 @@ class Fragmentation:
             for step in range(1, len(self.steps) + 1):
                 frequency = Counter[int]()
                 for shape, part in self.mix.items():
-                    if shape.gpus == 1 and self.step(shape.cpu_milli) <= step and nodes.accepting(shape)[kind]:
+                    if (
+                        shape.gpus == 1
+                        and self.step(shape.cpu_milli) <= step
+                        and nodes.accepting(shape)[kind]
+                    ):
                         frequency[shape.milli] += part  # type: ignore[assignment]
                 sizes = [milli for milli, part in frequency.items() if part >= rare]
                 self.single[kind, step] += weight * np.array(_largest_sums(sizes))
@@ -243,7 +257,8 @@ class Fragmentation:
     def after(self, nodes: Nodes, shape: Shape, rows: Array) -> Array:
         """By node and device: the fragments once the device serves the pod; inf where it cannot.
 
-        One column for pods of several or no devices.
+        One column for pods of several or no devices. What a pod holds of a slot and does not request counts
+        as a fragment, too.
         """
         np, free = nodes.np, nodes.positive(rows)
         kind, step = nodes.kind[rows], self.step(nodes.cpu[rows] - shape.cpu_milli)
@@ -254,10 +269,12 @@ class Fragmentation:
             used = used - shape.gpus * self.single[kind, step, MILLI]
             return (total - used - self.several[kind, step, whole])[:, None]
         usable = nodes.usable(shape, rows)
-        left = np.where(usable, free - nodes.take(shape, rows), 0)
+        taken = nodes.take(shape, rows)
+        left = np.where(usable, free - taken, 0)
         changed = self.single[kind[:, None], step[:, None], left]
         several = self.several[kind[:, None], step[:, None], whole[:, None] - (free == MILLI)]
-        result = (total[:, None] - free + left) - (used[:, None] - each + changed) - several
+        total = total[:, None] - free + left + taken - shape.milli
+        result = total - (used[:, None] - each + changed) - several
         return np.where(usable, result, np.inf)
 
 
@@ -317,7 +334,7 @@ class Placer:
     _kept: dict[Shape, tuple[Array, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._rng = Random(self.seed)
+        self._rng = Random(self.seed)  # noqa: S311
 
     def place(self, shape: Shape) -> Placed | None:
         """None if no node can hold the pod."""
@@ -335,7 +352,7 @@ class Placer:
         np, nodes = self.nodes.np, self.nodes
         if shape in self._kept:
             scores, known = self._kept[shape]
-            rows = np.unique(nodes.changed[known:])
+            rows = np.array([*{*nodes.changed[known:]}], np.int64)
         else:
             scores, rows = np.full(len(nodes.cpu), -np.inf), np.arange(len(nodes.cpu))
         if len(rows):
@@ -346,3 +363,22 @@ class Placer:
                 scores[rows] = self.policy.score(nodes, shape, rows)
         self._kept[shape] = scores, len(nodes.changed)
         return scores
+
+
+def _lookahead(nodes: Nodes, shapes: Sequence[Shape]) -> Policy:
+    fragmentation = Fragmentation(nodes, shapes, popular=1.0)
+    if nodes.divisible.all():  # else a pod takes all of a device, whatever it leaves unused
+        fragmentation.count_sums(nodes)
+    return Fgd(fragmentation)
+
+
+POLICIES: Mapping[str, Callable[[Nodes, Sequence[Shape]], Policy]] = {
+    "random": lambda nodes, shapes: Randomly(),
+    "least-allocated": lambda nodes, shapes: Allocated(most=False),
+    "most-allocated": lambda nodes, shapes: Allocated(most=True),
+    "best-fit": lambda nodes, shapes: BestFit(),
+    "fgd": lambda nodes, shapes: Fgd(Fragmentation(nodes, shapes)),
+    "lookahead": _lookahead,
+}
+"""Policies by name, from the nodes and the shapes of usual pods. ``lookahead`` is ours: FGD that also counts
+what several pods can fill together."""

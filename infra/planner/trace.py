@@ -2,10 +2,11 @@
 
 Two formats, told apart by their header:
 
-- ours: ``arrival,duration,name,gpus,cpu,memory`` and optionally ``models``: seconds, seconds, text, GPUs (a whole
-  number, or a share of one GPU below 1), cores, GiB, and the GPU models that the job accepts, joined by ``|``
-- Alibaba's openb: ``name,cpu_milli,memory_mib,num_gpu,gpu_milli`` and optionally ``gpu_spec``, ``creation_time``
-  and ``deletion_time`` [alibaba/clusterdata, cluster-trace-gpu-v2023/README.md]
+- ours: ``arrival,duration,name,gpus,cpu,memory`` and optionally ``models``: seconds, seconds, text, GPUs (a
+  whole number, or a share of one GPU below 1), cores, GiB, and the GPU models that the job accepts, joined
+  by ``|``
+- Alibaba's openb: ``name,cpu_milli,memory_mib,num_gpu,gpu_milli`` and optionally ``gpu_spec``,
+  ``creation_time`` and ``deletion_time`` [alibaba/clusterdata, cluster-trace-gpu-v2023/README.md]
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Job:
 class NodeSize:
     """A node, and the devices that it offers, each a part of a GPU in thousandths.
 
-    ``divisible``: pods may take any part of a device; else a pod takes all of it, as of a slot. ``pool`` is the
-    pool that has the node, and ``name`` its own.
+    ``divisible``: pods may take any part of a device; else a pod takes all of it, as of a slot. ``models``:
+    those that its GPUs may be, of which a job must accept each. ``gpu_only``: a taint keeps other jobs away.
     """
 
     name: str
@@ -69,7 +70,7 @@ class NodeSize:
     devices: tuple[int, ...]
     models: tuple[str, ...]
     divisible: bool = False
-    pool: str = ""
+    gpu_only: bool = False
 
 
 def read_nodes(path: Path) -> list[NodeSize]:
@@ -145,7 +146,11 @@ class _Row:
             fact = f"{milli} of {gpus} GPUs"
             raise self.error("gpu_milli", fact, "write 1 to 1000 for one GPU, 1000 for several, 0 for none")
         shape = Shape(
-            gpus, milli, int(self.number("cpu_milli")), int(self.number("memory_mib")), self.models("gpu_spec")
+            gpus,
+            milli,
+            int(self.number("cpu_milli")),
+            int(self.number("memory_mib")),
+            self.models("gpu_spec"),
         )
         job = Job(self.text("name"), shape, self.line)
         if not self.cells.get("creation_time") or not self.cells.get("deletion_time"):
