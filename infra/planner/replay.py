@@ -22,7 +22,7 @@ from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.plan.cost import machine_price
 from infra.planner.placement import Fragmentation, Nodes, Placed, Placer, Policy
-from infra.planner.trace import MILLI, Job, NodeSize, Shape
+from infra.planner.trace import MILLI, Job, NodeSize, Shape, raise_together
 
 _UNLIMITED = 2**40
 """Cores and memory of nodes of an unknown size."""
@@ -128,17 +128,21 @@ def _devices(pool: Pool, gpus: int) -> tuple[int, ...]:
 
 
 def check(jobs: Sequence[Job], path: Path, nodes: Nodes) -> None:
-    """Raises InputError, with the line, for a job without times, and for one that no node can hold."""
+    """Raises InputError, with the lines, for a job without times, and for jobs that no node can hold."""
     rows = nodes.np.arange(len(nodes.sizes))
-    holds: dict[Shape, bool] = {}
+    first: dict[Shape, Job] = {}
     for job in jobs:
-        place = Place(str(path), job.line, 1)
         if job.duration_s is None:
-            raise InputError(job.name, "has no times", "give creation_time and deletion_time", place)
-        if job.shape not in holds:
-            holds[job.shape] = bool(nodes.fits(job.shape, rows).any())
-        if not holds[job.shape]:
-            raise InputError(job.name, *_reason(job.shape, nodes, rows), place)
+            remedy = "give creation_time and deletion_time"
+            raise InputError(job.name, "has no times", remedy, Place(str(path), job.line, 1))
+        first.setdefault(job.shape, job)
+    raise_together(
+        [
+            InputError(job.name, *_reason(shape, nodes, rows), Place(str(path), job.line, 1))
+            for shape, job in first.items()
+            if not nodes.fits(shape, rows).any()
+        ]
+    )
 
 
 def _reason(shape: Shape, nodes: Nodes, rows: object) -> tuple[str, str]:
@@ -150,11 +154,13 @@ def _reason(shape: Shape, nodes: Nodes, rows: object) -> tuple[str, str]:
         return f"no node whose GPUs are {' or '.join(shape.models)} holds it", remedy
     if nodes.fits(replace(any_model, cpu_milli=0, memory_mib=0), rows).any():
         size = f"{shape.cpu_milli / 1000:g} cores and {shape.memory_mib / 1024:g} GiB"
-        return f"no node with its GPUs has {size} for it", "request less, or add a pool of larger machines"
+        with_gpus = " with such GPUs" if shape.gpus else ""
+        return f"no node{with_gpus} has {size} for it", "request less, or add a pool of larger machines"
     if not shape.gpus:
         return "no pool takes jobs without GPUs", "add a pool without GPUs, or leave these jobs out"
-    part = "whole" if shape.milli == MILLI else f"{shape.milli / MILLI:g} of a"
-    return f"no node offers {shape.gpus} {part} GPU at once", "request less, or add such a pool"
+    if shape.milli < MILLI:
+        return f"no node offers {shape.milli / MILLI:g} of a GPU", "request less, or add such a pool"
+    return f"no node offers as many whole GPUs as {shape.gpus}", "request less, or add such a pool"
 
 
 def replay(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,9 +78,9 @@ def read_nodes(path: Path) -> list[NodeSize]:
     return [
         NodeSize(
             row.text("sn"),
-            int(row.number("cpu_milli")),
-            int(row.number("memory_mib")),
-            (MILLI,) * int(row.number("gpu")),
+            row.count("cpu_milli"),
+            row.count("memory_mib"),
+            (MILLI,) * row.count("gpu"),
             (row.text("model"),),
             divisible=True,
         )
@@ -89,8 +89,22 @@ def read_nodes(path: Path) -> list[NodeSize]:
 
 
 def read_jobs(path: Path) -> list[Job]:
-    """The jobs of a trace in the file's order. Raises InputError that names the file and the line."""
-    return [row.job() for row in _rows(path, _OURS, _OPENB)]
+    """The jobs of a trace in the file's order. Raises InputError that names the file and the lines."""
+    jobs, errors = list[Job](), list[InputError]()
+    for row in _rows(path, _OURS, _OPENB):
+        try:
+            jobs.append(row.job())
+        except InputError as error:
+            errors.append(error)
+    raise_together(errors)
+    return jobs
+
+
+def raise_together(errors: Sequence[InputError]) -> None:
+    """Raise the errors, if any, as one: 10 at most."""
+    if errors:
+        first, *others = errors[:10]
+        raise InputError(first.path, first.fact, first.remedy, first.place, others)
 
 
 @dataclass(frozen=True)
@@ -118,10 +132,18 @@ class _Row:
             raise self.error(key, f"{text} is out of range", "write a number of 0 or more")
         return value
 
+    def count(self, key: str) -> int:
+        value = self.number(key)
+        if value != int(value):
+            raise self.error(key, f"{value:g} is not a whole number", "write a whole number")
+        return int(value)
+
     def models(self, key: str) -> tuple[str, ...]:
         return tuple(sorted(filter(None, (part.strip() for part in (self.cells.get(key) or "").split("|")))))
 
     def job(self) -> Job:
+        if None in self.cells:
+            raise self.error("row", "has more cells than the header", "quote a cell that has a comma")
         return self._ours() if "gpus" in self.cells else self._openb()
 
     def _ours(self) -> Job:
@@ -141,7 +163,7 @@ class _Row:
         return Job(self.text("name"), shape, self.line, self.number("arrival"), self.number("duration"))
 
     def _openb(self) -> Job:
-        gpus, milli = int(self.number("num_gpu")), int(self.number("gpu_milli"))
+        gpus, milli = self.count("num_gpu"), self.count("gpu_milli")
         if milli > MILLI or (gpus > 1 and milli != MILLI) or bool(gpus) != bool(milli):
             fact = f"{milli} of {gpus} GPUs"
             raise self.error("gpu_milli", fact, "write 1 to 1000 for one GPU, 1000 for several, 0 for none")
@@ -161,7 +183,7 @@ class _Row:
         return Job(job.name, shape, self.line, arrival, end - arrival)
 
 
-def _rows(path: Path, *formats: tuple[str, ...]) -> Iterator[_Row]:
+def _rows(path: Path, *formats: tuple[str, ...]) -> list[_Row]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -174,12 +196,7 @@ def _rows(path: Path, *formats: tuple[str, ...]) -> Iterator[_Row]:
         fact = "is empty" if not text.strip() else f"has the columns {','.join(header)}"
         raise InputError("header", fact, f"begin the file with {wanted}", Place(str(path), 1, 1))
     reader.fieldnames = header
-    found = False
-    for cells in reader:
-        found = True
-        if None in cells or None in cells.values():
-            fact = f"has not {len(header)} cells"
-            raise InputError("row", fact, "give each column one", Place(str(path), reader.line_num, 1))
-        yield _Row(path, reader.line_num, cells)
-    if not found:
+    rows = [_Row(path, reader.line_num, cells) for cells in reader]
+    if not rows:
         raise InputError("rows", "the file has none", "write a row for each", Place(str(path), 1, 1))
+    return rows
