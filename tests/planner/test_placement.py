@@ -36,7 +36,7 @@ MIX = [
 
 
 def node(*devices: int, cpu: int = 64000, model: str = "A100", **more: Any) -> NodeSize:
-    return NodeSize("n", cpu, 100_000, devices, (model,) if devices else (), **more)
+    return NodeSize("n", cpu, 3000 * (len(devices) or 8), devices, (model,) if devices else (), **more)
 
 
 def cluster() -> list[NodeSize]:
@@ -168,10 +168,19 @@ def test_lookahead_knows_what_several_pods_fill_together_and_fgd_does_not() -> N
     assert made == {"fgd": 0, "lookahead": 1}
 
 
-def test_what_an_unused_part_of_a_slot_costs_decides_between_slots() -> None:
-    nodes = Nodes([node(1000, 500)])
-    policy = POLICIES["fgd"](nodes, MIX)
-    assert policy.device(nodes, Shape(1, 470, 1000, 1), 0, Random(0)) == 1
+def test_the_unused_part_of_a_slot_is_a_fragment() -> None:
+    nodes, shape = Nodes([node(1000, 500)]), Shape(1, 470, 1000, 1)
+    assert POLICIES["fgd"](nodes, [shape]).device(nodes, shape, 0, Random(0)) == 1
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("fgd", {0}), ("best-fit", {0}), ("most-allocated", {0, 1, 2})])
+def test_ties_go_to_the_first_node_or_to_any(name: str, nodes: set[int]) -> None:
+    chosen = set()
+    for seed in range(20):
+        alike = Nodes([node(*WHOLE)] * 3)
+        placed = Placer(alike, POLICIES[name](alike, MIX), seed).place(Shape(1, 1000, 1, 1))
+        chosen.add(placed.node if placed else -1)
+    assert chosen == nodes
 
 
 def test_a_pod_takes_a_whole_slot_and_a_whole_gpu_is_no_share() -> None:

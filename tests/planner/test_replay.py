@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infra.config import load
 from infra.model.base.errors import InputError
 from infra.model.base.prices import PriceList
 from infra.planner.placement import POLICIES, Nodes
@@ -16,6 +17,7 @@ from tests.build.environments import on
 
 pytestmark = pytest.mark.unit
 
+ROOT = Path(__file__).parents[2]
 ONE = Shape(1, 1000, 1000, 1024)
 HOUR = 3600
 
@@ -39,12 +41,23 @@ def test_a_job_waits_until_another_ends() -> None:
     assert (found.allocated_mean, found.allocated_peak, found.gpu_hours) == (1, 1, 2)
 
 
-def test_a_small_job_passes_a_large_one_and_order_is_that_of_arrival() -> None:
+def test_a_small_job_passes_a_large_one() -> None:
     four = Shape(4, 1000, 1000, 1024)
     jobs = [job("a", 0, 100), job("large", 1, 100, four), job("b", 2, 10), job("c", 3, 200, four)]
     found = outcome(jobs, nodes(4))
     assert (found.waited, found.wait_mean_s) == (2, (99 + 197) / 2)  # until 100 and 200
     assert found.gpu_hours * HOUR == pytest.approx(100 + 10 + 400 + 800)
+
+
+def test_of_two_kinds_of_jobs_the_earlier_starts_first() -> None:
+    other = Shape(1, 1000, 2000, 1024)
+    jobs = [job("a", 0, 100), job("b", 1, 10), job("c", 2, 200, other)]
+    assert outcome(jobs, nodes(1)).wait_mean_s == (99 + 108) / 2
+
+
+def test_95_of_100_jobs_that_waited_did_not_wait_longer() -> None:
+    found = outcome([job(str(at), 0, 10) for at in range(21)], nodes(1))
+    assert (found.waited, found.wait_mean_s, found.wait_p95_s) == (20, 105, 190)
 
 
 def test_elastic_nodes_cost_while_they_have_a_job_and_others_always() -> None:
@@ -89,6 +102,20 @@ def test_shares_and_slices_of_a_pool_are_slots(sharing: dict[str, Any], devices:
     assert (pool.count, pool.gpus, pool.size.models, unknown) == (3, 8, ("A100-SXM4-40GB",), [])
     assert pool.size.gpu_only
     assert pool.usd_per_hour == PriceList().usd_per_hour["p4d.24xlarge"]
+
+
+def test_elastic_pools_are_at_their_limit_for_each_capacity_type() -> None:
+    """30 GPUs fit on sizes of g6e up to 4xlarge; two capacity types have that limit each."""
+    found, unknown = pool_nodes(load(ROOT / "Pulumi.aws-prod.yaml"), PriceList())
+    assert [(one.pool, one.count, one.gpus, one.elastic) for one in found] == [
+        ("a100-mig", 2, 8, False),
+        ("h100-training", 4, 8, True),
+        ("l40s-inference", 60, 1, True),
+        ("cpu", 20, 0, True),
+    ]
+    assert found[2].size.devices == (250,) * 4
+    assert 15_000 < found[2].size.cpu_milli < 16_000
+    assert not unknown
 
 
 def test_what_is_not_declared_is_said() -> None:
