@@ -105,9 +105,10 @@ def main(folder: Path, seeds: int = 10, processes: int = 2) -> None:
                 ]
                 found = [run.result() for run in runs]
                 spread = statistics.stdev(found) if seeds > 1 else 0.0
+                peer = f"{published[policy]:.2f}" if policy in published else ""
                 print(
                     f"{name:12}{policy:17}{statistics.mean(found):6.2f}{spread:8.2f}{min(found):7.2f}"
-                    f"{max(found):7.2f}{published.get(policy, ''):>11}{time.perf_counter() - begun:9.1f}",
+                    f"{max(found):7.2f}{peer:>11}{time.perf_counter() - begun:9.1f}",
                     flush=True,
                 )
             print(f"{name:12}{'bound':17}{BOUND[name]:6.2f}")

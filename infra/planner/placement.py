@@ -125,7 +125,7 @@ class Policy(Protocol):
     """Scores of nodes for a pod, and which device of the chosen node a pod of one device takes.
 
     Of nodes with the highest score one is taken by chance (``random_ties``), as kube-scheduler does
-    [kubernetes/kubernetes v1.34 pkg/scheduler/schedule_one.go, selectHost], or the first, as in FGD's
+    [kubernetes v1.34.10, pkg/scheduler/schedule_one.go, selectHost], or the first, as in FGD's
     evaluation [hkust-adsl/kubernetes-scheduler-simulator 8f3d641, its vendored generic_scheduler.go].
     """
 
@@ -168,15 +168,17 @@ class BestFit:
 class Allocated:
     """kube-scheduler's NodeResourcesFit with the GPU resource alone: LeastAllocated, MostAllocated.
 
-    [kubernetes/kubernetes v1.34 pkg/scheduler/framework/plugins/noderesources/least_allocated.go,
-    most_allocated.go: whole points of 100 times the free, or the requested, part]. The scheduler chooses no
-    device; the tightest is taken here.
+    Whole points of 100 times the free, or the requested, part; none for a pod without GPUs [kubernetes
+    v1.34.10, pkg/scheduler/framework/plugins/noderesources: least_allocated.go, most_allocated.go,
+    resource_allocation.go]. The scheduler chooses no device; the tightest is taken here.
     """
 
     most: bool
     random_ties = True
 
     def score(self, nodes: Nodes, shape: Shape, rows: Array) -> Array:
+        if not shape.gpus:
+            return nodes.np.zeros(len(rows))
         capacity = nodes.np.maximum(nodes.capacity[rows], 1)
         free = nodes.np.maximum(nodes.idle(rows) - nodes.held(shape, rows), 0)
         return (capacity - free if self.most else free) * 100 // capacity

@@ -102,6 +102,7 @@ def test_kube_schedulers_scores_are_whole_parts_of_100() -> None:
     sizes, shape = [node(*WHOLE), node(*WHOLE[:3]), node(1000)], Shape(1, 1000, 1000, 1)
     assert scores(Allocated(most=True), sizes, shape) == [25, 33, 100]
     assert scores(Allocated(most=False), sizes, shape) == [75, 66, 0]
+    assert scores(Allocated(most=True), sizes, Shape(0, 0, 1000, 1)) == [0, 0, 0]
 
 
 def test_best_fit_leaves_the_fewest_cores_and_gpus() -> None:
