@@ -69,6 +69,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "preview",
         "Simulate a stack on this machine; show its nodes, their cost, and pods that stay pending.",
     ),
+    "whatif": (
+        "whatif",
+        "Replay a trace of jobs against the stack's pools, in a model, under several placement policies.",
+    ),
     "new": ("plan", "Write a project: Pulumi.yaml, a commented stack file, the pinned version, workflows."),
     "init": ("plan", "Write a commented Pulumi.STACK.yaml from an example."),
     "schema": ("plan", "Print the JSON Schema of a stack file."),

@@ -46,7 +46,7 @@ OF_A_STACK = (
 )
 OTHERS = (
     *("gpus", "schema", "new {0}/project", "init new --region eu-west-1", "render aws-dev -o {0}/out"),
-    *("doctor", "local stop", "check local -f {0}"),
+    *("doctor", "local stop", "check local -f {0}", "whatif local --trace {0}"),
     *("adopt --kubeconfig {0}/kubeconfig", "status --kubeconfig {0}/kubeconfig", "adopt --from {0}"),
     *("hosts apply onprem-dev", "hosts apply onprem-dev --yes", "hosts check onprem-dev"),
     *("hosts status onprem-dev", "hosts verify onprem-dev --backend kubectl", "local nodes aws-dev"),

@@ -108,6 +108,15 @@ def adopt() -> dict[str, Any]:
     return found
 
 
+def whatif() -> dict[str, Any]:
+    with TemporaryDirectory() as folder:
+        trace = Path(folder) / "t.csv"
+        trace.write_text("arrival,duration,name,gpus,cpu,memory\n0,60,a,1,1,1\n")
+        options = ["whatif", "local", "--trace", str(trace), "--policy", "fgd", "--json"]
+        found: dict[str, Any] = json.loads(CliRunner().invoke(app, options).stdout)
+    return found
+
+
 REAL = {
     "status": status,
     "preview": preview,
@@ -119,6 +128,7 @@ REAL = {
     "plan": plan,
     "check": check,
     "adopt": adopt,
+    "whatif": whatif,
 }
 
 
