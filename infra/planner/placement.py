@@ -17,19 +17,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
-from infra.model.base.errors import InputError
+from infra.planner.packing import numeric
 from infra.planner.trace import MILLI, NodeSize, Shape
 
 Array = Any
 """numpy.ndarray, which the type checker does not see: numpy is an extra."""
-
-
-def _numpy() -> Any:
-    try:
-        import numpy
-    except ImportError:
-        raise InputError("numpy", "is not installed", "pip install 'gpuform[plan]'") from None
-    return numpy
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class Nodes:
     """Free amounts of all nodes: ``cpu``, ``memory`` by node, ``free`` by node and device (-1: no device)."""
 
     def __init__(self, sizes: Sequence[NodeSize]) -> None:
-        self.np = np = _numpy()
+        self.np = np = numeric()
         self.sizes = sizes
         width = max((len(size.devices) for size in sizes), default=0) or 1
         self.free = np.full((len(sizes), width), -1, np.int64)
