@@ -6,9 +6,9 @@ so pods must meet the level of their namespace; namespaces and priority classes 
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
-import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -19,6 +19,8 @@ import pytest
 import yaml
 
 from gpuform.checkout.paths import Paths
+from gpuform.kubernetes.client import APPLY, ApiError, Client
+from gpuform.kubernetes.kubeconfig import load_access
 from infra import versions
 from infra.model.base.namespaces import CERT_MANAGER
 from infra.plan import karpenter_patches, sharing
@@ -127,7 +129,41 @@ def server(control_plane: Plane) -> Iterator[Submit]:
         return kubectl("apply", "--server-side", *strict, "-o", "name", "-f", "-", input=as_list(manifests))
 
     yield submit
-    kubectl("delete", "--wait=true", "-f", "-", input=needed)
+    kubectl("delete", "--wait=false", "-f", "-", input=needed)  # no other test has namespaces of these names
+
+
+Answer = Callable[[Document], str]
+
+
+@pytest.fixture(scope="module")
+def answer(server: Submit, control_plane: Plane) -> Iterator[Answer]:
+    """The server's refusal or warnings of the same dry run of one object; empty if it takes it.
+
+    Without kubectl, which reads the schemas of all kinds at each start.
+    """
+    client = Client(load_access(control_plane.kubeconfig))
+    strict = {"dryRun": "All", "fieldValidation": "Strict", "force": "true", "fieldManager": "kubectl"}
+
+    async def send(item: Document) -> str:
+        meta, version = item["metadata"], item["apiVersion"]
+        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        kinds = (await client.get(base))["resources"]
+        (plural,) = [
+            kind["name"] for kind in kinds if kind["kind"] == item["kind"] and "/" not in kind["name"]
+        ]
+        within = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+        path = f"{base}{within}/{plural}/{meta['name']}"
+        try:
+            taken = await client.request(
+                "PATCH", path, params=strict, body=item, content_type=APPLY, retry=False
+            )
+        except ApiError as error:
+            return error.message
+        return ", ".join(taken.headers.get_list("warning"))
+
+    with asyncio.Runner() as runner:
+        yield lambda item: runner.run(send(item))
+        runner.run(client.close())
 
 
 def test_it_takes_every_object_without_a_warning(server: Submit) -> None:
@@ -197,18 +233,23 @@ SCALE_DOWN = ("spec", "advanced", "horizontalPodAutoscalerConfig", "behavior", "
 GROUPS = ("spec", "resourceGroups")
 # Kind, path, another value, and a part of the server's message.
 BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
-    ("Namespace", ("date",), {}, 'unknown field "date"'),
+    ("Namespace", ("date",), {}, ".date: field not declared in schema"),
     ("Node", ("spec", "taints", 0, "effect"), "NoScheduling", "Unsupported value"),
     ("Node", ("metadata", "labels", "nvidia.com/mig.config"), "3g.20gb+2x2g.10gb", "valid label"),
     ("Deployment", (*CONTAINER, "resources", "limits", "nvidia.com/gpu.shared"), "0.5", "must be an integer"),
     ("Deployment", (*CONTAINER, "resources", "limits", "nvidia.com/mig-1g.5gb+me"), "1", "+me"),
-    ("Deployment", (*CONTAINER, "resource"), {}, "unknown field"),
+    ("Deployment", (*CONTAINER, "resource"), {}, "field not declared in schema"),
     ("Deployment", (*CONTAINER, "securityContext"), {"privileged": True}, "violate PodSecurity"),
     ("Job", ("spec", "template", "spec", "tolerations", 0, "operator"), "Exist", "Unsupported value"),
-    ("ClusterQueue", ("spec", "cohort"), "lab", "unknown field"),
+    ("ClusterQueue", ("spec", "cohort"), "lab", "field not declared in schema"),
     ("ScaledObject", (*SCALE_DOWN, "stabilizationWindowSeconds"), 3601, "less than or equal to 3600"),
-    ("InferenceService", ("spec", "predictor", "model", "storageURI"), "s3://a", "unknown field"),
-    ("ServingRuntime", ("spec", "containers", 0, "images"), "a:1", "unknown field"),
+    (
+        "InferenceService",
+        ("spec", "predictor", "model", "storageURI"),
+        "s3://a",
+        "field not declared in schema",
+    ),
+    ("ServingRuntime", ("spec", "containers", 0, "images"), "a:1", "field not declared in schema"),
     ("ClusterQueue", ("spec", "queueingStrategy"), "FIFO", "Unsupported value"),
     ("ClusterQueue", (*GROUPS, 0, "coveredResources"), ["a.b/c", "a.b/d"], "same number of resources"),
     ("ResourceFlavor", ("spec", "tolerations", 0, "effect"), "Never", "supported taint effect values"),
@@ -225,7 +266,7 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
 
 @pytest.mark.parametrize(("kind", "path", "value", "expected"), BAD)
 def test_it_refuses_what_is_wrong(
-    server: Submit, kind: str, path: tuple[Any, ...], value: Any, expected: str
+    answer: Answer, kind: str, path: tuple[Any, ...], value: Any, expected: str
 ) -> None:
     good = next(
         item for item in every_object() if item["kind"] == kind and ordinary(item) and has(item, path[:-1])
@@ -235,12 +276,11 @@ def test_it_refuses_what_is_wrong(
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    server(good)
-    with pytest.raises(AssertionError, match=re.escape(expected)):
-        server(bad)
+    assert answer(good) == ""
+    assert expected in answer(bad)
 
 
-def test_a_static_node_pool_stays_one(server: Submit, control_plane: Plane) -> None:
+def test_a_static_node_pool_stays_one(answer: Answer, control_plane: Plane) -> None:
     pools = (item for item in every_object() if item["kind"] == "NodePool")
     static = next(pool for pool in pools if "replicas" in pool["spec"])
     for key, value, expected in (
@@ -248,12 +288,10 @@ def test_a_static_node_pool_stays_one(server: Submit, control_plane: Plane) -> N
         ("limits", {"nodes": "3", "cpu": "8"}, "only 'limits.nodes' is supported on static NodePools"),
         ("replicas", -1, "spec.replicas"),
     ):
-        with pytest.raises(AssertionError, match=re.escape(expected)):
-            server({**static, "spec": {**static["spec"], key: value}})
+        assert expected in answer({**static, "spec": {**static["spec"], key: value}})
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(static))
     elastic = {**static, "spec": {key: value for key, value in static["spec"].items() if key != "replicas"}}
-    with pytest.raises(AssertionError, match="Cannot transition NodePool between static"):
-        server(elastic)
+    assert "Cannot transition NodePool between static" in answer(elastic)
     control_plane.kubectl("delete", "nodepool", static["metadata"]["name"])
 
 
