@@ -6,7 +6,6 @@ so pods must meet the level of their namespace; namespaces and priority classes 
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import subprocess
@@ -19,8 +18,6 @@ import pytest
 import yaml
 
 from gpuform.checkout.paths import Paths
-from gpuform.kubernetes.client import APPLY, ApiError, Client
-from gpuform.kubernetes.kubeconfig import load_access
 from infra import versions
 from infra.model.base.namespaces import CERT_MANAGER
 from infra.plan import karpenter_patches, sharing
@@ -33,6 +30,7 @@ from tests.checks import everything
 from tests.checks.charts import AT_HAND, OURS, crds_in, rendered, values_of
 from tests.checks.everything import Document
 from tests.conftest import Kubectl, Plane
+from tests.dry_run import DryRun, dry_run
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -132,38 +130,11 @@ def server(control_plane: Plane) -> Iterator[Submit]:
     kubectl("delete", "--wait=false", "-f", "-", input=needed)  # no other test has namespaces of these names
 
 
-Answer = Callable[[Document], str]
-
-
 @pytest.fixture(scope="module")
-def answer(server: Submit, control_plane: Plane) -> Iterator[Answer]:
-    """The server's refusal or warnings of the same dry run of one object; empty if it takes it.
-
-    Without kubectl, which reads the schemas of all kinds at each start.
-    """
-    client = Client(load_access(control_plane.kubeconfig))
-    strict = {"dryRun": "All", "fieldValidation": "Strict", "force": "true", "fieldManager": "kubectl"}
-
-    async def send(item: Document) -> str:
-        meta, version = item["metadata"], item["apiVersion"]
-        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        kinds = (await client.get(base))["resources"]
-        (plural,) = [
-            kind["name"] for kind in kinds if kind["kind"] == item["kind"] and "/" not in kind["name"]
-        ]
-        within = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-        path = f"{base}{within}/{plural}/{meta['name']}"
-        try:
-            taken = await client.request(
-                "PATCH", path, params=strict, body=item, content_type=APPLY, retry=False
-            )
-        except ApiError as error:
-            return error.message
-        return ", ".join(taken.headers.get_list("warning"))
-
-    with asyncio.Runner() as runner:
-        yield lambda item: runner.run(send(item))
-        runner.run(client.close())
+def answers(server: Submit, control_plane: Plane) -> Iterator[DryRun]:
+    """The same dry run, for one object at a time."""
+    with dry_run(control_plane.kubeconfig) as made:
+        yield made
 
 
 def test_it_takes_every_object_without_a_warning(server: Submit) -> None:
@@ -266,7 +237,7 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
 
 @pytest.mark.parametrize(("kind", "path", "value", "expected"), BAD)
 def test_it_refuses_what_is_wrong(
-    answer: Answer, kind: str, path: tuple[Any, ...], value: Any, expected: str
+    answers: DryRun, kind: str, path: tuple[Any, ...], value: Any, expected: str
 ) -> None:
     good = next(
         item for item in every_object() if item["kind"] == kind and ordinary(item) and has(item, path[:-1])
@@ -276,11 +247,11 @@ def test_it_refuses_what_is_wrong(
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    assert answer(good) == ""
-    assert expected in answer(bad)
+    assert answers.apply(good) == ""
+    assert expected in answers.apply(bad)
 
 
-def test_a_static_node_pool_stays_one(answer: Answer, control_plane: Plane) -> None:
+def test_a_static_node_pool_stays_one(answers: DryRun, control_plane: Plane) -> None:
     pools = (item for item in every_object() if item["kind"] == "NodePool")
     static = next(pool for pool in pools if "replicas" in pool["spec"])
     for key, value, expected in (
@@ -288,10 +259,10 @@ def test_a_static_node_pool_stays_one(answer: Answer, control_plane: Plane) -> N
         ("limits", {"nodes": "3", "cpu": "8"}, "only 'limits.nodes' is supported on static NodePools"),
         ("replicas", -1, "spec.replicas"),
     ):
-        assert expected in answer({**static, "spec": {**static["spec"], key: value}})
+        assert expected in answers.apply({**static, "spec": {**static["spec"], key: value}})
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(static))
     elastic = {**static, "spec": {key: value for key, value in static["spec"].items() if key != "replicas"}}
-    assert "Cannot transition NodePool between static" in answer(elastic)
+    assert "Cannot transition NodePool between static" in answers.apply(elastic)
     control_plane.kubectl("delete", "nodepool", static["metadata"]["name"])
 
 
