@@ -260,7 +260,7 @@ def repository(theirs: Plane, tmp_path: Path, toolchain: Toolchain) -> Iterator[
     subprocess.run([helm, "repo", "index", str(served)], check=True, capture_output=True)
     handler = functools.partial(_Quiet, directory=str(served))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
 from infra.plan import gitops
+from infra.strict_yaml import load_all
 from tests.build.environments import on
 from tests.components.programs import PROGRAMS, WORK, hosts_alone
 from tests.fakes.recorder import Recorder, record_once
@@ -37,7 +37,7 @@ def environment(**more: Any) -> Environment:
 
 
 def objects(text: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(text))
+    return list(load_all(text))
 
 
 def by_kind(files: dict[str, str], kind: str) -> dict[str, dict[str, Any]]:
