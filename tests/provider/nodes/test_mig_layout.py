@@ -178,7 +178,7 @@ async def test_a_mig_manager_that_always_gives_up_is_tried_three_times(pool, mon
     pod = f"-l app=nvidia-mig-manager --field-selector spec.nodeName={name}"
     async with manager.working():
         with pytest.raises(OperationError) as failure:
-            await pool.create(**{**TO_SMALL, "timeoutSeconds": 7})
+            await pool.create(**{**TO_SMALL, "timeoutSeconds": 5})
     assert str(failure.value).endswith(
         "its label is unset again, and it accepts pods; "
         f"restart its MIG manager: `kubectl delete pod -A {pod}`, and run again"
