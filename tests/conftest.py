@@ -8,7 +8,7 @@ import signal
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -94,17 +94,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several workers, files with slow tests start first; quick ones fill the end.
 
+    Of the slow ones, those with tests on the shared control planes come first and after one another, so that
+    each worker starts a plane once.
+
     Every test must have a marker for what it needs, or ``make check`` would silently leave it out.
     """
     if unsaid := [item.nodeid for item in items if not any(map(item.get_closest_marker, (*SLOW, "unit")))]:
         raise pytest.UsageError(f"{unsaid[0]}: has no marker (of {len(unsaid)} such); see pyproject.toml")
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if any(map(item.get_closest_marker, SLOW))}
-        items.sort(key=lambda item: item.path not in slow)
+        shared = [_files(items, name) for name in _SHARED_PLANES]
+        items.sort(key=lambda item: (item.path not in slow, *(item.path not in files for files in shared)))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Imported objects stay: repeated garbage collection over them is a fifth of a unit test."""
+    for name, plane in _SHARED_PLANES.items():
+        plane.files = _files(session.items, name)
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
@@ -138,28 +144,72 @@ def toolchain() -> Toolchain:
     return Toolchain(Paths.here())
 
 
-def _session_plane(state: Path, toolchain: Toolchain, simulator: bool) -> Iterator[Plane]:
-    here = Paths.here()
-    paths = Paths(root=here.root, state=state, cache=here.cache)
-    plane = ControlPlane(paths, toolchain)
-    try:
-        plane.start(simulator=simulator)
-        yield Plane(paths, toolchain, plane)
-    finally:
-        plane.stop(delete=True)
-        left = scan(Layout(paths))
-    assert not left, f"left running: {left}"
+@dataclass
+class SharedPlane:
+    """A control plane that runs only during the tests of ``files``: idle, it takes a fifth of a core.
+
+    It starts anew, without the earlier objects, if other files were in between.
+    """
+
+    simulator: bool
+    files: frozenset[Path] = frozenset()
+    made: Plane | None = None
+    running: bool = False
+
+    def start(self) -> None:
+        if self.made and not self.running:
+            self.running = True
+            self.made.plane.start(simulator=self.simulator)
+
+    def open(self, state: Path, toolchain: Toolchain) -> Iterator[Plane]:
+        here = Paths.here()
+        paths = Paths(root=here.root, state=state, cache=here.cache)
+        self.made = Plane(paths, toolchain, ControlPlane(paths, toolchain))
+        try:
+            self.start()
+            yield self.made
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        if self.made and self.running:
+            self.running = False
+            self.made.plane.stop(delete=True)
+            left = scan(Layout(self.made.paths))
+            assert not left, f"left running: {left}"
+
+
+_SHARED_PLANES = {"control_plane": SharedPlane(False), "simulated_plane": SharedPlane(True)}
+
+
+def _files(items: Iterable[pytest.Item], fixture: str) -> frozenset[Path]:
+    return frozenset(item.path for item in items if fixture in getattr(item, "fixturenames", ()))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name, plane in _SHARED_PLANES.items():
+        if name in getattr(item, "fixturenames", ()):
+            plane.start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    yield
+    for plane in _SHARED_PLANES.values():
+        if nextitem is None or nextitem.path not in plane.files:
+            plane.stop()
 
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Plane]:
     """A control plane without the node simulator: only kwok's stages play nodes and pods."""
-    yield from _session_plane(tmp_path_factory.mktemp("plane"), toolchain, simulator=False)
+    yield from _SHARED_PLANES["control_plane"].open(tmp_path_factory.mktemp("plane"), toolchain)
 
 
 @pytest.fixture(scope="session")
 def simulated_plane(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Plane]:
-    yield from _session_plane(tmp_path_factory.mktemp("simulated"), toolchain, simulator=True)
+    yield from _SHARED_PLANES["simulated_plane"].open(tmp_path_factory.mktemp("simulated"), toolchain)
 
 
 @pytest.fixture

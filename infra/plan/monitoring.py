@@ -7,7 +7,6 @@ cluster the chart is ours, and a real Prometheus beside the control plane does w
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ from infra.model.platform.monitoring import (
 )
 from infra.plan import gpu_operator, scraping, sharing, templates
 from infra.plan.charts import ChartRelease, Values, plan_release
-from infra.plan.dashboards import dashboards
+from infra.plan.dashboards import texts
 from infra.plan.manifest import Manifest, manifest, own_labels, volume_claim
 from infra.plan.rules import groups
 
@@ -189,8 +188,7 @@ def rule_objects(env: Environment) -> Iterator[Manifest]:
 def dashboard_objects(env: Environment) -> Iterator[Manifest]:
     """One ConfigMap per dashboard, which Grafana's sidecar loads and watches."""
     assert env.monitoring is not None
-    for name, dashboard in dashboards(env).items() if env.monitoring.dashboards else ():
-        text = json.dumps(dashboard, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    for name, text in texts(env).items() if env.monitoring.dashboards else ():
         metadata = _metadata(env, f"dashboard-{name}", GRAFANA_DASHBOARD="1")
         yield manifest("ConfigMap", metadata, data={f"{_object_name(name)}.json": text})
 

@@ -22,6 +22,7 @@ from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Dra, Mig, Mps, SliceShare, TimeSlicing
 from infra.plan import magnum
 from infra.plan.manifest import Manifest, manifest, own_labels, tolerate, unique
+from infra.strict_yaml import Dumper
 
 NAMESPACE, PLATFORM_NAMESPACE = namespaces.GPU_OPERATOR, namespaces.PLATFORM
 DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
@@ -43,7 +44,8 @@ def namespace(env: Environment) -> str:
 
 def to_yaml(value: object) -> str:
     """YAML with the keys in the order given, the same bytes every time."""
-    return yaml.safe_dump(value, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1000)
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 1000}
+    return str(yaml.dump(value, Dumper=Dumper, default_flow_style=False, **options))
 
 
 def device_plugin_config_map(env: Environment) -> Manifest | None:

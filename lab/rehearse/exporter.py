@@ -92,7 +92,7 @@ def serve(requests: RequestCounters) -> Iterator[int]:
             """Nothing: Prometheus asks every few seconds."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
             yield int(server.server_address[1])
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -19,53 +20,69 @@ GOOD = {
     "nvidia_driver_version": "580.95.05",
     "nvidia_driver_branch": "580",
 }
-GROUPS = {"kube_node": ["a"], "gpu": ["a"], "pool_t4": ["a"]}
-
-
-UNDECLARED = "a: is in the group gpu, but its GPUs or its driver are not declared; give validate_inventory"
+GROUPS = ("kube_node", "gpu", "pool_t4")
+ALL = (*GROUPS, "pool_v100", "others")
+UNDECLARED = "is in the group gpu, but its GPUs or its driver are not declared; give validate_inventory"
 NO_GPU = {"validate_inventory_gpu": {"model": "T4", "product": "Tesla T4", "count": 0}}
 
 
+@dataclass
+class Bad:
+    """A host, named as its key below, with what the inventory says of it and what it is refused for."""
+
+    message: str
+    groups: tuple[str, ...] = GROUPS
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+
 @pytest.mark.parametrize(
-    ("groups", "variables", "message"),
-    [
-        (
-            {"others": ["a"]},
-            {},
-            "a: is in neither kube_control_plane nor kube_node, so nothing would be done",
-        ),
-        (
-            {"kube_node": ["a"], "pool_t4": ["a"], "pool_v100": ["a"]},
-            {},
-            "a: is in pool_t4, pool_v100, gpuform_pool says t4; put it into exactly one group pool_NAME and",
-        ),
-        (
-            {"kube_node": ["a"], "pool_t4": ["a"]},
-            {"gpuform_pool": "v100"},
-            "a: is in pool_t4, gpuform_pool says v100; put it into exactly one group pool_NAME",
-        ),
-        (GROUPS, {"nvidia_driver_version": "580"}, UNDECLARED),
-        (GROUPS, NO_GPU, UNDECLARED),
-        (
-            {name: ["a", "b"] for name in GROUPS},
-            {},
-            "Two hosts of the inventory share an address and a port: 192.0.2.1:22 192.0.2.1:22; give",
-        ),
-        (GROUPS, {"gpuform_environment": None}, "gpuform_environment"),
+    "hosts",
+    [  # of each run, hosts that the same task refuses: the first refusal ends the run
+        {
+            "a": Bad(
+                "a: is in neither kube_control_plane nor kube_node, so nothing would be done", ("others",)
+            )
+        },
+        {
+            "a": Bad(
+                "a: is in pool_t4, pool_v100, gpuform_pool says t4; put it into exactly one group pool_NAME",
+                ("kube_node", "pool_t4", "pool_v100"),
+            ),
+            "b": Bad(
+                "b: is in pool_t4, gpuform_pool says v100; put it into exactly one group pool_NAME",
+                ("kube_node", "pool_t4"),
+                {"gpuform_pool": "v100"},
+            ),
+        },
+        {
+            "a": Bad(f"a: {UNDECLARED}", variables={"nvidia_driver_version": "580"}),
+            "b": Bad(f"b: {UNDECLARED}", variables=NO_GPU),
+        },
+        {
+            "a": Bad(
+                "Two hosts of the inventory share an address and a port: 192.0.2.1:22 192.0.2.1:22; give"
+            ),
+            "b": Bad("the run stopped before this host was done"),
+        },
+        {"a": Bad("gpuform_environment", variables={"gpuform_environment": None})},
     ],
+    ids=["groups", "pools", "gpus", "addresses", "specs"],
 )
-def test_an_invalid_inventory_is_refused_with_fact_and_remedy(
-    groups: Mapping[str, list[str]], variables: Mapping[str, Any], message: str
-) -> None:
-    given = {**GOOD, **variables}
-    named = sorted({host for hosts in groups.values() for host in hosts})
-    kept = {key: value for key, value in given.items() if value is not None}
+def test_an_invalid_inventory_is_refused_with_fact_and_remedy(hosts: Mapping[str, Bad]) -> None:
+    given = {host: {**GOOD, **bad.variables} for host, bad in hosts.items()}
+    groups = {group: [host for host, bad in hosts.items() if group in bad.groups] for group in ALL}
     inventory = {
-        "_meta": {"hostvars": {host: kept for host in named}},
-        "all": {"children": list(groups)},
-        **{group: {"hosts": hosts} for group, hosts in groups.items()},
+        "_meta": {
+            "hostvars": {
+                host: {key: value for key, value in variables.items() if value is not None}
+                for host, variables in given.items()
+            }
+        },
+        "all": {"children": [group for group, members in groups.items() if members]},
+        **{group: {"hosts": members} for group, members in groups.items() if members},
     }
     done = run("site.yml", inventory)
     assert not done.ok
-    assert message in " ".join(result.message for result in done.hosts.values())
+    for host, bad in hosts.items():
+        assert bad.message in done.hosts[host].message
     assert not any(result.unreachable for result in done.hosts.values())

@@ -16,7 +16,7 @@ from infra.model.aws.network import ExistingNetwork
 from infra.plan import cost
 from infra.plan.render import render
 from tests.build.aws_stacks import BY_ID, BY_TAG, SUBNETS, VPC, changed, small, stack
-from tests.fakes.recorder import Recorder, record
+from tests.fakes.recorder import Recorder, record, record_once
 
 pytestmark = pytest.mark.unit
 
@@ -27,12 +27,12 @@ ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 
 @pytest.fixture(scope="module")
 def dev() -> Recorder:
-    return record(stack("aws-dev"))
+    return record_once(stack("aws-dev"))
 
 
 @pytest.fixture(scope="module")
 def prod() -> Recorder:
-    return record(stack("aws-prod"))
+    return record_once(stack("aws-prod"))
 
 
 @pytest.mark.parametrize(("nat", "gateways"), [("single", "aaa"), ("per_zone", "abc")])
@@ -75,8 +75,8 @@ def test_subnets_lie_apart_in_the_vpc_and_are_found_by_their_tags(prod: Recorder
 
 
 def test_endpoints_of_a_private_and_of_a_public_cluster() -> None:
-    private = record(small(GPU))
-    public = record(small(GPU, endpoint={"public_cidrs": ["192.0.2.0/24"]}))
+    private = record_once(small(GPU))
+    public = record_once(small(GPU, endpoint={"public_cidrs": ["192.0.2.0/24"]}))
     services = {r.inputs["serviceName"].removeprefix("com.amazonaws.us-west-2.") for r in public.of(ENDPOINT)}
     assert services == {"s3", "ec2", "ecr.api", "ecr.dkr", "sts"}
     names = {r.inputs["serviceName"].removeprefix("com.amazonaws.us-west-2.") for r in private.of(ENDPOINT)}
@@ -92,7 +92,7 @@ def test_endpoints_of_a_private_and_of_a_public_cluster() -> None:
 @pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
 def test_nothing_is_open_to_everyone(name: str) -> None:
     open_to_all = [
-        r for r in record(stack(name)).resources if {"0.0.0.0/0", "::/0"} & set(_strings(r.inputs))
+        r for r in record_once(stack(name)).resources if {"0.0.0.0/0", "::/0"} & set(_strings(r.inputs))
     ]
     assert {r.type for r in open_to_all} == {"aws:ec2/route:Route"}
 
@@ -116,7 +116,7 @@ def test_control_plane_is_encrypted_logged_and_open_as_declared(prod: Recorder, 
     group = prod.one("aws:cloudwatch/logGroup:LogGroup").inputs
     assert (group["name"], group["retentionInDays"]) == ("/aws/eks/aws-prod/cluster", 90)
     private = {"endpointPrivateAccess": True, "endpointPublicAccess": False}
-    assert vpc_config(record(small(GPU))) == private
+    assert vpc_config(record_once(small(GPU))) == private
     for recorded, name in ((prod, "aws-prod"), (dev, "aws-dev")):
         open_to = stack(name)["cluster"]["endpoint"]["public_cidrs"]
         assert vpc_config(recorded) == {**private, "endpointPublicAccess": True, "publicAccessCidrs": open_to}
@@ -149,13 +149,13 @@ def test_add_ons_are_pinned_and_only_what_calls_aws_has_a_role(prod: Recorder) -
 
 @pytest.mark.parametrize(("max_pods", "prefixes"), [(29, False), (110, True)])
 def test_more_pods_than_addresses_need_prefix_delegation(max_pods: int, prefixes: bool) -> None:
-    recorded = record(small({**GPU, "aws": {"max_pods": max_pods}}))
+    recorded = record_once(small({**GPU, "aws": {"max_pods": max_pods}}))
     (cni,) = [r.inputs for r in recorded.of("aws:eks/addon:Addon") if r.inputs["addonName"] == "vpc-cni"]
     assert ("ENABLE_PREFIX_DELEGATION" in cni.get("configurationValues", "")) is prefixes
 
 
 def test_interruptions_reach_karpenter() -> None:
-    recorded = record(small(ELASTIC))
+    recorded = record_once(small(ELASTIC))
     queue = recorded.one("aws:sqs/queue:Queue").inputs
     settings = (queue["name"], queue["sqsManagedSseEnabled"], queue["messageRetentionSeconds"])
     assert settings == ("labs", True, 300)
@@ -170,7 +170,7 @@ def test_interruptions_reach_karpenter() -> None:
 
 
 def test_the_controllers_documents_have_no_place_left_open() -> None:
-    recorded = record(small(ELASTIC))
+    recorded = record_once(small(ELASTIC))
     policies = recorded.of("aws:iam/policy:Policy")
     assert len(policies) >= 5
     for policy in policies:
@@ -253,7 +253,7 @@ def test_existing_vpc_has_its_subnets_found_by_id(existing: tuple[Recorder, dict
 
 
 def test_subnet_tags_are_looked_up_in_the_vpc_and_zone_by_zone() -> None:
-    recorded = record(small(GPU, network=BY_TAG))
+    recorded = record_once(small(GPU, network=BY_TAG))
     lookups = [call.args["filters"] for call in recorded.calls if call.token.endswith(":getSubnets")]
     assert len(lookups) == 3
     for filters, zone in zip(sorted(lookups, key=str), SUBNETS, strict=True):

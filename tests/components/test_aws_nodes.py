@@ -10,7 +10,7 @@ import yaml
 
 from lab.offline.aws.provider import row
 from tests.build.aws_stacks import small, stack
-from tests.fakes.recorder import Recorder, record
+from tests.fakes.recorder import Recorder, record_once
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -37,7 +37,7 @@ def user_data(recorded: Recorder) -> str:
 
 @pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
 def test_no_pod_reaches_a_nodes_credentials_and_every_volume_is_encrypted_and_tagged(name: str) -> None:
-    recorded = record(stack(name))
+    recorded = record_once(stack(name))
     assert len(recorded.of(TEMPLATE)) == len(recorded.of(NODE_GROUP)) > 0
     for r in recorded.of(TEMPLATE):
         options = r.inputs["metadataOptions"]
@@ -54,7 +54,7 @@ def test_no_pod_reaches_a_nodes_credentials_and_every_volume_is_encrypted_and_ta
 
 @pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
 def test_every_pool_has_its_label_and_its_taint_whoever_makes_its_nodes(name: str) -> None:
-    recorded, environment = record(stack(name)), stack(name)
+    recorded, environment = record_once(stack(name)), stack(name)
     groups = {r.inputs["labels"]["gpuform.io/pool"]: r.inputs for r in recorded.of(NODE_GROUP)}
     elastic: dict[str, Any] = {}
     for node_pool in recorded.of("kubernetes:karpenter.sh/v1:NodePool"):
@@ -89,7 +89,7 @@ ALIASES["bottlerocket-nvidia"] = "bottlerocket@1.50.0"
 )  # fmt: skip
 def test_an_alias_is_a_release_that_eks_knows(image: str, kind: str, parameter: str) -> None:
     images = {name: pin for name, pin in ALIASES.items() if name in ("al2023", image)}
-    recorded = record(small({**POOL, "aws": {"image": image}}, images=images))
+    recorded = record_once(small({**POOL, "aws": {"image": image}}, images=images))
     assert group(recorded)["amiType"] == kind
     assert group(recorded)["releaseVersion"].endswith(parameter)
     assert "imageId" not in template(recorded)
@@ -100,7 +100,7 @@ def test_an_alias_is_a_release_that_eks_knows(image: str, kind: str, parameter: 
 
 def test_new_user_data_replaces_neither_template_nor_group() -> None:
     """The template gets a new version in place, to which EKS updates the group's nodes; see test_table.py."""
-    recorded = record(small(POOL))
+    recorded = record_once(small(POOL))
     assert "nvidia-ctk config" in user_data(recorded)
     assert "userData" not in row(TEMPLATE).replaces
     assert {"launchTemplate", "launchTemplate.version"}.isdisjoint(row(NODE_GROUP).replaces)
@@ -110,7 +110,7 @@ def test_new_user_data_replaces_neither_template_nor_group() -> None:
 def test_an_ami_id_is_launched_as_it_is_and_its_nodes_are_told_everything() -> None:
     images = {"al2023": "al2023@v20260801", "al2023-nvidia": AMI}
     pool = {**POOL, "sharing": {"kind": "time_slicing", "replicas": 4}, "aws": {"max_pods": 29}}
-    recorded = record(small(pool, images=images))
+    recorded = record_once(small(pool, images=images))
     assert group(recorded)["amiType"] == "CUSTOM"
     assert "releaseVersion" not in group(recorded)
     assert template(recorded)["imageId"] == AMI
@@ -138,7 +138,7 @@ def test_an_ami_id_is_launched_as_it_is_and_its_nodes_are_told_everything() -> N
 def test_a_bottlerocket_ami_id_gets_one_toml_table_of_each_name(aws: dict[str, Any]) -> None:
     images = {"al2023": "al2023@v20260801", "bottlerocket-nvidia": AMI}
     pool = {**POOL, "aws": {"image": "bottlerocket-nvidia", **aws}}
-    recorded = record(small(pool, images=images))
+    recorded = record_once(small(pool, images=images))
     settings = tomllib.loads(user_data(recorded))["settings"]["kubernetes"]
     assert settings["cluster-name"] == "labs"
     assert settings["api-server"].startswith("https://")
@@ -155,7 +155,7 @@ def test_a_bottlerocket_ami_id_gets_one_toml_table_of_each_name(aws: dict[str, A
 def test_fabric_adapters_on_every_card_and_the_nodes_close_together() -> None:
     aws = {"efa": True, "placement_group": True}
     pool = {**POOL, "machine": "p5.48xlarge", "zones": ["us-west-2b"], "aws": aws}
-    recorded = record(small(pool))
+    recorded = record_once(small(pool))
     interfaces = template(recorded)["networkInterfaces"]
     adapters = [interface for interface in interfaces if interface["interfaceType"] == "efa-only"]
     indices = [(interface["networkCardIndex"], interface["deviceIndex"]) for interface in adapters]
@@ -179,7 +179,7 @@ def test_fabric_adapters_on_every_card_and_the_nodes_close_together() -> None:
     ],
 )
 def test_each_way_of_buying_nodes(capacity: list[str], aws: dict[str, Any], kind: str) -> None:
-    recorded = record(small({**POOL, "capacity": capacity, "aws": aws}))
+    recorded = record_once(small({**POOL, "capacity": capacity, "aws": aws}))
     assert group(recorded)["capacityType"] == kind
     target = template(recorded).get("capacityReservationSpecification", {})
     expected = {"capacityReservationId": RESERVED["reservations"][0]} if aws else None
@@ -194,16 +194,16 @@ def test_each_way_of_buying_nodes(capacity: list[str], aws: dict[str, Any], kind
 def test_a_reserved_group_never_needs_a_place_beside_its_nodes(block: bool) -> None:
     """terraform-provider-aws#41442: EKS starts new nodes first, and a full reservation has no place."""
     aws = {**RESERVED, "capacity_block": block}
-    reserved = record(small({**POOL, "capacity": ["reserved"], "aws": aws}))
+    reserved = record_once(small({**POOL, "capacity": ["reserved"], "aws": aws}))
     assert group(reserved)["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
     (resource,) = [r for r in reserved.of(NODE_GROUP) if r.name == "mng-t4"]
     assert resource.request.deleteBeforeReplace
-    others = [r for r in record(small(POOL)).of(NODE_GROUP)]
+    others = [r for r in record_once(small(POOL)).of(NODE_GROUP)]
     assert all(r.inputs["updateConfig"] == {"maxUnavailable": 1} for r in others)
     assert not any(r.request.deleteBeforeReplace for r in others)
 
 
 def test_a_node_group_may_be_empty() -> None:
     """EKS takes 0 as the present and the least number of nodes, but not as the most."""
-    sizes = group(record(small({**POOL, "nodes": 0})))["scalingConfig"]
+    sizes = group(record_once(small({**POOL, "nodes": 0})))["scalingConfig"]
     assert sizes == {"desiredSize": 0, "minSize": 0, "maxSize": 1}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.build.aws_stacks import changed, small, stack, waits_for
-from tests.fakes.recorder import Recorder, kubeconfig, record
+from tests.fakes.recorder import Recorder, kubeconfig, record, record_once
 
 pytestmark = pytest.mark.unit
 
@@ -20,12 +20,12 @@ STACKS = ("aws-dev", "aws-prod")
 
 @pytest.fixture(scope="module", params=STACKS)
 def recorded(request: pytest.FixtureRequest) -> Recorder:
-    return record(stack(request.param))
+    return record_once(stack(request.param))
 
 
 @pytest.fixture(scope="module")
 def prod() -> Recorder:
-    return record(stack("aws-prod"))
+    return record_once(stack("aws-prod"))
 
 
 def test_every_resource_and_every_question_goes_through_the_stacks_own_provider(recorded: Recorder) -> None:
@@ -116,7 +116,7 @@ def test_the_kubeconfig_holds_no_token_and_is_a_secret() -> None:
 def test_only_fixed_pools_are_cut_by_a_workflow_and_only_elastic_ones_bring_karpenter() -> None:
     pool = {"name": "a", "machine": "p4d.24xlarge", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
     fixed, elastic = {**pool, "nodes": 1}, {**pool, "elastic": {"max": {"cpu": 192}}}
-    with_fixed, with_elastic = record(small(fixed)), record(small(elastic))
+    with_fixed, with_elastic = record_once(small(fixed)), record_once(small(elastic))
     assert [r.name for r in with_fixed.of("gpuform:nodes:MigLayout")] == ["mig-a"]
     assert not with_elastic.of("gpuform:nodes:MigLayout")
     assert not with_fixed.of("gpuform:aws:Karpenter")
@@ -127,9 +127,9 @@ def test_only_fixed_pools_are_cut_by_a_workflow_and_only_elastic_ones_bring_karp
 @pytest.mark.parametrize("nodes", [{"nodes": 1}, {"elastic": {"max": {"cpu": 16}}}], ids=["fixed", "comes"])
 def test_only_gpus_bring_the_readiness_gate(nodes: dict[str, object]) -> None:
     plain = {"name": "a", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 16}}}
-    without = record(small(plain, images={"al2023": "al2023@v20260801"}))
+    without = record_once(small(plain, images={"al2023": "al2023@v20260801"}))
     assert not without.of("gpuform:platform:ReadinessGate")
-    both = record(small(plain, {"name": "b", "machine": "g4dn.xlarge", **nodes}))
+    both = record_once(small(plain, {"name": "b", "machine": "g4dn.xlarge", **nodes}))
     assert both.one("gpuform:platform:ReadinessGate").name == "readiness-gate"
     added = {resource.name for resource in both.resources} - {resource.name for resource in without.resources}
     roles = ["account", "cluster-role", "cluster-role-binding", "role", "role-binding", "program"]

@@ -18,7 +18,7 @@ from policies.rule import judge
 from tests.build.aws_stacks import ROOT
 from tests.build.openstack_stacks import T4
 from tests.components.programs import PLAIN, PROGRAMS
-from tests.fakes.recorder import record, run
+from tests.fakes.recorder import record_once, run
 
 pytestmark = pytest.mark.unit
 
@@ -28,7 +28,7 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_preview_and_up_register_the_same_resources(name: str) -> None:
     """None hides behind an Output."""
-    preview, real = record(PROGRAMS[name], preview=True), record(PROGRAMS[name])
+    preview, real = record_once(PROGRAMS[name], preview=True), record_once(PROGRAMS[name])
     assert preview.registered() == real.registered()
     named = [(item.type, item.name) for item in real.resources]
     assert len(named) == len(set(named)), "the engine refuses two resources of one name"
@@ -55,14 +55,14 @@ def test_render_shows_every_object_and_release_of_the_program(name: str) -> None
         for text in render(parse(environment)).values()
         for document in yaml.load_all(text, yaml.CSafeLoader)
     }
-    created = [item for item in record(environment).resources if item.type.startswith("kubernetes:")]
+    created = [item for item in record_once(environment).resources if item.type.startswith("kubernetes:")]
     assert {(item.type, _name(item.inputs)) for item in created if not item.type.endswith("Patch")} <= shown
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS, *EXAMPLES])
 def test_the_policies_hold(name: str) -> None:
     """Those of severity low only warn, by the date of the run."""
-    found = judge(RULES, record({**PROGRAMS, **EXAMPLES}[name]).judged())
+    found = judge(RULES, record_once({**PROGRAMS, **EXAMPLES}[name]).judged())
     broken = [item for item in found if item.rule.severity != "low"]
     if name == "onprem-infiniband":  # its user exempts the namespace of pods that lock memory
         broken = [item for item in broken if item.resource.name != "namespaces-training"]

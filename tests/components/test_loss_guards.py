@@ -13,7 +13,7 @@ from tests.build import aws_stacks, openstack_stacks
 from tests.build.aws_stacks import waits_for
 from tests.components.programs import hosts_alone
 from tests.config.tables import SERVED
-from tests.fakes.recorder import MAGNUM, Recorder, record
+from tests.fakes.recorder import MAGNUM, Recorder, record, record_once
 
 pytestmark = pytest.mark.unit
 
@@ -40,7 +40,7 @@ def guard(recorder: Recorder, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_cluster_is_guarded_before_anything_of_it_changes(kind: str) -> None:
-    recorder = record(KINDS[kind])
+    recorder = record_once(KINDS[kind])
     env = parse(KINDS[kind])
     assert [resource.name for resource in recorder.of(GUARD)] == ["losses", "losses-inside"]
     assert guard(recorder, "losses")["fixed"] == losses.cluster(env)
@@ -64,7 +64,7 @@ def test_the_embedded_cluster_is_disposable() -> None:
 
 def test_hosts_that_leave_their_cluster_still_have_the_guard() -> None:
     """Without a kubeconfig the platform goes, with its namespaces."""
-    inside = guard(record(hosts_alone()), "losses-inside")
+    inside = guard(record_once(hosts_alone()), "losses-inside")
     assert inside["namespaces"] == []
     assert "kubeconfig" not in inside
 

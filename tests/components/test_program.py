@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 
 from tests.build.openstack_stacks import BURST, T4, small
 from tests.components.programs import MIG, PLATFORMS, PROGRAMS, QUEUED
-from tests.fakes.recorder import Recorded, record
+from tests.fakes.recorder import Recorded, Recorder, record, record_once
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +17,9 @@ KUEUE = "kubernetes:kueue.x-k8s.io/v1beta2"
 POOL_NODES = "gpuform:nodes:PoolNodes"
 LAYOUT = "gpuform:nodes:MigLayout"
 
-recorded = functools.cache(lambda program: record(PLATFORMS[program]))
+
+def recorded(program: str) -> Recorder:
+    return record_once(PLATFORMS[program])
 
 
 def find_resource(program: str, name: str) -> Recorded:
@@ -109,8 +109,8 @@ def test_resources_that_are_removed_alone_have_their_own_dependency(
 def test_beside_a_gitops_controller_only_nodes_and_layouts_are_registered(
     program: str, only: tuple[str, ...]
 ) -> None:
-    whole = record(PROGRAMS[program])
-    found = {item.name: item for item in record(PROGRAMS[program], only=only).resources}
+    whole = record_once(PROGRAMS[program])
+    found = {item.name: item for item in record_once(PROGRAMS[program], only=only).resources}
     same = {item.name: item.inputs for item in whole.resources if item.name in found}
     assert same == {name: item.inputs for name, item in found.items()}, "a later whole `up` replaces nothing"
     left_out = {item.type for item in whole.resources if item.name not in found}

@@ -21,7 +21,7 @@ from components.workloads import workload_name
 from gpuform.provider.nodes import inputs, joining
 from tests.build.aws_stacks import ROOT, small, stack
 from tests.components.programs import STACKS
-from tests.fakes.recorder import Recorded, Recorder, record, run
+from tests.fakes.recorder import Recorded, Recorder, record, record_once, run
 
 pytestmark = pytest.mark.unit
 
@@ -194,7 +194,7 @@ def has_provider_limit(kind: str) -> bool:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_everything_that_is_waited_for_has_a_limit(name: str) -> None:
-    for item in record(STACKS[name]).resources:
+    for item in record_once(STACKS[name]).resources:
         if item.type in EXPLICIT:
             create, update, delete = limits(item)
             assert create, item
@@ -234,6 +234,6 @@ def test_a_group_that_is_updated_node_by_node_has_time_for_each(nodes: int, upda
 
 
 def test_aws_resources_have_limits_of_create_update_and_delete() -> None:
-    recorded = record(stack("aws-prod"))
+    recorded = record_once(stack("aws-prod"))
     assert limits(recorded.one("aws:eks/cluster:Cluster")) == ("45m", "120m", "45m")
     assert {limits(resource) for resource in recorded.of("aws:eks/addon:Addon")} == {("20m", "20m", "40m")}

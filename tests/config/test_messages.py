@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,14 @@ def refused(environment: Json) -> str:
     return ""
 
 
-def tried(table: str) -> Iterator[tuple[str, str, list[Json]]]:
+@cache
+def tried(table: str) -> Sequence[tuple[str, str, list[Json]]]:
+    found: list[tuple[str, str, list[Json]]] = []
     for row in ROWS[table]:
         made = TABLES[table](row)
         text = refused(made)
-        yield from ((text, *item) for item in followed(made, text))
+        found += [(text, *item) for item in followed(made, text)]
+    return found
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import types
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -23,19 +24,25 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[2]
 
 
+@cache
+def validator() -> jsonschema.Draft202012Validator:
+    """Of stack files; the schema itself is checked once."""
+    jsonschema.Draft202012Validator.check_schema(schema.stack_schema())
+    return jsonschema.Draft202012Validator(schema.stack_schema())
+
+
 @pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev", "openstack-dev"])
 def test_a_stack_points_to_the_schema_and_obeys_it(stack: str) -> None:
     text = (ROOT / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
     assert text.splitlines()[0] == "# yaml-language-server: $schema=docs/reference/environment.schema.json"
-    jsonschema.Draft202012Validator.check_schema(schema.stack_schema())
-    jsonschema.validate(yaml.safe_load(text), schema.stack_schema())
+    validator().validate(yaml.safe_load(text))
 
 
 @pytest.mark.parametrize("kind", ["aws", "hosts", "openstack"])
 def test_what_the_parser_takes_an_editor_takes(kind: str) -> None:
     text = (Path(__file__).parent / f"good_{kind}.yaml").read_text(encoding="utf-8")
     document = {"config": {"gpuform:environment": yaml.safe_load(text)}}
-    jsonschema.validate(document, schema.stack_schema())
+    validator().validate(document)
 
 
 @pytest.mark.parametrize("kind", ["aws", "hosts", "openstack"])
@@ -45,11 +52,12 @@ def test_what_the_parser_takes_another_language_takes(kind: str) -> None:
     types = json.loads(provider().schema or "")["types"]
     text = json.dumps(types).replace(package_schema.ANY["$ref"], "#/any").replace('"oneOf"', '"anyOf"')
     typed = {"types": json.loads(text), "any": {}, "$ref": "#/types/gpuform:index:Environment"}
-    jsonschema.validate(environment, typed)
+    of_package = jsonschema.Draft202012Validator(typed)
+    of_package.validate(environment)
     with pytest.raises(jsonschema.ValidationError, match="is not of type 'string'"):
-        jsonschema.validate({**environment, "name": 1}, typed)
+        of_package.validate({**environment, "name": 1})
     with pytest.raises(jsonschema.ValidationError, match="is not valid under any of the given schemas"):
-        jsonschema.validate({**environment, "cluster": {"kind": "unknown"}}, typed)
+        of_package.validate({**environment, "cluster": {"kind": "unknown"}})
 
 
 def test_only_a_union_of_more_than_scalars_has_no_type_in_another_language() -> None:
@@ -82,7 +90,7 @@ def test_an_editor_sees_what_is_wrong(old: str, new: str, message: str) -> None:
     text = (ROOT / "Pulumi.local.yaml").read_text(encoding="utf-8")
     assert old in text
     document = yaml.safe_load(text.replace(old, new))
-    errors = list(jsonschema.Draft202012Validator(schema.stack_schema()).iter_errors(document))
+    errors = list(validator().iter_errors(document))
     wording = json.dumps([leaf.message for error in errors for leaf in leaves(error)])
     assert message in wording
 

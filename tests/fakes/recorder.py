@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import pulumi
@@ -163,6 +165,19 @@ def record(environment: dict[str, Any], preview: bool = False, only: Sequence[st
             platform(env, on, only=only)
 
     return run(program, preview)
+
+
+def record_once(environment: dict[str, Any], preview: bool = False, only: Sequence[str] = ()) -> Recorder:
+    """As `record`, once for all tests of a process that ask for the same; they must not change it.
+
+    Not for a test that patches what the program reads.
+    """
+    return _recorded(json.dumps(environment, sort_keys=True), preview, tuple(only))
+
+
+@lru_cache(maxsize=128)
+def _recorded(text: str, preview: bool, only: tuple[str, ...]) -> Recorder:
+    return record(json.loads(text), preview, only)
 
 
 def run(program: Callable[[], object], preview: bool = False) -> Recorder:

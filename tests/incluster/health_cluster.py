@@ -68,7 +68,7 @@ class FakePrometheus:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def add_faults(self, *nodes: str, kind: str = "replace", xid: str = "79") -> None:
         for name in nodes:

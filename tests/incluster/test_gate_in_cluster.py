@@ -129,7 +129,7 @@ class ClosingServer(socketserver.BaseRequestHandler):
 @pytest.mark.nightly
 def test_gate_goes_on_after_no_answer_and_after_a_refusal(cluster: GateCluster) -> None:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), ClosingServer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         with cluster.gate.running(f"https://127.0.0.1:{server.server_address[1]}"):
             until(lambda: ClosingServer.connections, lambda count: count > 3)
         server.shutdown()

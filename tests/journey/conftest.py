@@ -92,12 +92,7 @@ class Checkout:
         return found
 
     def offers(self) -> dict[str, list[dict[str, int]]]:
-        return {
-            pool["name"]: [
-                {key: count for key, count in node["allocatable"].items() if count} for node in pool["nodes"]
-            ]
-            for pool in self.status()["pools"]
-        }
+        return offers(self.status())
 
     def kubectl(self, *args: str, input: str | None = None) -> str:
         return kubectl_at(Toolchain(self.paths), self.paths.kubeconfig, *args, input=input)
@@ -120,6 +115,16 @@ class Checkout:
     def running(self) -> list[Any]:
         stacks = stacks_with_planes(self.paths)
         return [one for stack in stacks for one in scan(Layout(replace(self.paths, stack=stack)))]
+
+
+def offers(status: Mapping[str, Any]) -> dict[str, list[dict[str, int]]]:
+    """By pool, of each node, from the document of `gpuform status`."""
+    return {
+        pool["name"]: [
+            {key: count for key, count in node["allocatable"].items() if count} for node in pool["nodes"]
+        ]
+        for pool in status["pools"]
+    }
 
 
 def make_checkout(folder: Path, stack: str = MAIN_STACK) -> Checkout:
@@ -255,7 +260,7 @@ def repository(theirs: Plane, tmp_path: Path, toolchain: Toolchain) -> Iterator[
     subprocess.run([helm, "repo", "index", str(served)], check=True, capture_output=True)
     handler = functools.partial(_Quiet, directory=str(served))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import README, commands, not_shown
-from tests.journey.conftest import Checkout, cloned, close
+from tests.journey.conftest import Checkout, cloned, close, offers
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
@@ -76,18 +76,24 @@ def changes(done: subprocess.CompletedProcess[str]) -> list[str]:
     return sorted(re.sub(r"-[0-9a-f]{8}$", "", name) for name in named)
 
 
-def pods(up: Checkout) -> dict[str, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def first_status(up: Checkout) -> dict[str, Any]:
+    """What `gpuform status` says after the first run, for the tests that change nothing."""
+    return up.status()
+
+
+def pods(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Pods by namespace and name without generated suffixes."""
     found = {}
-    for pod in up.status()["pods"]:
+    for pod in status["pods"]:
         words = pod["name"].split("-")
         short = "-".join(words[:-2]) if pod["namespace"].startswith("neighbours") else pod["name"]
         found[f"{pod['namespace']}/{short}"] = pod
     return found
 
 
-def test_every_pool_offers_what_the_sources_show(up: Checkout) -> None:
-    assert up.offers() == {
+def test_every_pool_offers_what_the_sources_show(first_status: dict[str, Any]) -> None:
+    assert offers(first_status) == {
         "t4-shared": [{"nvidia.com/gpu.shared": 4}] * 2,
         "a100-mig": [{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2}],
         "a100-7": [{"nvidia.com/mig-1g.5gb": 7}],
@@ -98,8 +104,8 @@ def test_every_pool_offers_what_the_sources_show(up: Checkout) -> None:
     }
 
 
-def test_cern_three_neighbours_run_on_shares_and_on_slices(up: Checkout) -> None:
-    found = pods(up)
+def test_cern_three_neighbours_run_on_shares_and_on_slices(first_status: dict[str, Any]) -> None:
+    found = pods(first_status)
     for name in ("simulation", "inference", "notebook"):
         assert found[f"neighbours-time-sliced/{name}"]["phase"] == "Running"
         assert found[f"neighbours-time-sliced/{name}"]["node"].startswith("t4-shared-")
@@ -107,16 +113,18 @@ def test_cern_three_neighbours_run_on_shares_and_on_slices(up: Checkout) -> None
         assert found[f"neighbours-mig/{name}"]["phase"] == "Running"
 
 
-def test_cern_tf_gpu_bumble_pinned_and_no_gpu_land_where_they_should(up: Checkout) -> None:
-    found = pods(up)
+def test_cern_tf_gpu_bumble_pinned_and_no_gpu_land_where_they_should(
+    first_status: dict[str, Any],
+) -> None:
+    found = pods(first_status)
     assert found["examples/tf-gpu"]["node"].startswith("t4-shared-")
     assert found["examples/pod-a100"]["node"] == "a100-whole-0"
     assert found["examples/no-gpu"]["node"].startswith("cpu-")
     assert {pod["phase"] for name, pod in found.items() if name.startswith("examples/")} == {"Running"}
 
 
-def test_cern_operands_are_seen_running_and_the_validator_completed(up: Checkout) -> None:
-    operands = [pod for pod in up.status()["pods"] if pod["namespace"] == "gpu-operator"]
+def test_cern_operands_are_seen_running_and_the_validator_completed(first_status: dict[str, Any]) -> None:
+    operands = [pod for pod in first_status["pods"] if pod["namespace"] == "gpu-operator"]
     running = {pod["name"].rsplit("-", 1)[0] for pod in operands if pod["phase"] == "Running"}
     assert {
         "nvidia-driver-daemonset",
@@ -162,7 +170,7 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(edited: Checkout) -> No
     def edit(env: dict[str, Any]) -> None:
         env["pools"][0]["sharing"]["replicas"] = 8
 
-    before = pods(edited)
+    before = pods(edited.status())
     edited.change(edit)
     done = edited.gpuform("local", "up")
     assert changes(done) == [
@@ -174,7 +182,8 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(edited: Checkout) -> No
     ]
     label = 'metadata.labels["nvidia.com/device-plugin.config"] slice-4 -> slice-8'
     assert f"updated   Node t4-shared-0: {label}\n" in done.stdout
-    assert edited.offers()["t4-shared"] == [{"nvidia.com/gpu.shared": 8}] * 2
+    status = edited.status()
+    assert offers(status)["t4-shared"] == [{"nvidia.com/gpu.shared": 8}] * 2
     log = (edited.paths.logs / "pulumi-up-local.log").read_text()
     order = [
         log.index(text)
@@ -186,7 +195,7 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(edited: Checkout) -> No
         )
     ]
     assert order == sorted(order)
-    after = pods(edited)
+    after = pods(status)
     users = [name for name in before if name.startswith(("neighbours-time-sliced/", "examples/"))]
     assert len(users) == 6
     assert [after[name] for name in users] == [before[name] for name in users]  # the same pods, still running

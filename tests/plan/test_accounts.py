@@ -19,7 +19,7 @@ from infra.plan import accounts
 from policies.pack import RULES
 from policies.rule import Resource, judge
 from tests.build.aws_stacks import ROOT, small, stack
-from tests.fakes.recorder import Recorder, record
+from tests.fakes.recorder import Recorder, record_once
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +42,7 @@ READERS = {"resourcegroupstaggingapi": "tag"}
 
 @cache
 def recorded(name: str) -> Recorder:
-    return record(ENVIRONMENTS[name])
+    return record_once(ENVIRONMENTS[name])
 
 
 @cache

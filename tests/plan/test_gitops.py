@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
 from infra.plan import gitops
+from infra.strict_yaml import load_all
 from tests.build.environments import on
 from tests.components.programs import PROGRAMS, WORK, hosts_alone
-from tests.fakes.recorder import Recorder, record
+from tests.fakes.recorder import Recorder, record_once
 
 pytestmark = pytest.mark.unit
 
 SEVERAL = ("lab", "local", "hosts alone", "workloads")
 APPLIED = [name for name in PROGRAMS if name not in SEVERAL]
-recorded = functools.cache(lambda program: record(PROGRAMS[program]))
+
+
+def recorded(program: str) -> Recorder:
+    return record_once(PROGRAMS[program])
+
+
 MORE: dict[str, Any] = {
     "monitoring": {},
     "queues": {"teams": [{"name": "team", "namespaces": ["lab"], "quota": {"t4": 1}}]},
@@ -33,7 +37,7 @@ def environment(**more: Any) -> Environment:
 
 
 def objects(text: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(text))
+    return list(load_all(text))
 
 
 def by_kind(files: dict[str, str], kind: str) -> dict[str, dict[str, Any]]:
@@ -82,9 +86,8 @@ def test_what_the_program_makes_first_is_in_no_later_wave(program: str) -> None:
 @pytest.mark.parametrize("program", APPLIED)
 def test_every_object_of_the_platform_is_applied_once_by_either(program: str) -> None:
     whole = {key for key in in_program(recorded(program)).values() if key[2]}
-    only = {
-        key for key in in_program(record(PROGRAMS[program], only=("nodes", "layouts"))).values() if key[2]
-    }
+    left = record_once(PROGRAMS[program], only=("nodes", "layouts"))
+    only = {key for key in in_program(left).values() if key[2]}
     waves = set(wave_of(parse(PROGRAMS[program])))
     assert not waves & only
     assert {key for key in whole if key[0] in {kind for kind, _, _ in waves}} <= waves | only

@@ -89,7 +89,7 @@ def test_rules_and_dashboards_are_what_others_plan(monkeypatch: pytest.MonkeyPat
     record = {"record": "gpuform:node:info", "expr": "up"}
     groups = [{"name": "gpuform.nodes", "rules": [record, alert]}, {"name": "Faults", "rules": [alert]}]
     monkeypatch.setattr(monitoring, "groups", lambda env: groups)
-    monkeypatch.setattr(monitoring, "dashboards", lambda env: {"fleet": {"title": "Ü"}})
+    monkeypatch.setattr(monitoring, "texts", lambda env: {"fleet": '{"title": "Ü"}\n'})
     found = {item["metadata"]["name"]: item for item in objects({})}
     assert sorted(found) == ["gpuform-dashboard-fleet", "gpuform-faults", "gpuform-nodes"]
     assert found["gpuform-nodes"]["metadata"]["labels"]["release"] == "monitoring"

@@ -51,7 +51,12 @@ def test_the_tables_know_every_field_but_those_that_choose_a_type() -> None:
 
 
 def rendered(mapping: dict[str, Any]) -> dict[str, str]:
-    env = parse(mapping)
+    return rendered_text(json.dumps(mapping))
+
+
+@cache
+def rendered_text(text: str) -> dict[str, str]:
+    env = parse(json.loads(text))
     paths = dict(key_paths(env)).values() if isinstance(env.cluster, HostsCluster) else ()
     files = render(env, {path: f"the key in {path}" for path in paths})
     del files["environment.yaml"]

@@ -101,7 +101,7 @@ def test_a_served_page_is_rendered_anew_on_loopback_and_reloads() -> None:
         raise Failure("cluster of a", "cannot be reached", "start it")
 
     with page_server(render) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
             assert server.server_address[0] == "127.0.0.1"

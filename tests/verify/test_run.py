@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.tools
 
+Variables = Mapping[str, Mapping[str, Any]]
 UUID = "GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f"
 TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 PROGRAMS = {
@@ -47,7 +49,8 @@ def program(path: Path, body: str) -> None:
     path.chmod(0o755)
 
 
-def run(*hosts: str, limit: tuple[str, ...] = (), **variables: Any) -> Report:
+def run(*hosts: str, limit: tuple[str, ...] = (), of: Variables | None = None, **variables: Any) -> Report:
+    """``of`` has variables of single hosts, ``variables`` are those of all."""
     own = {
         "ansible_connection": "local",
         "gpuform_pool": "t4",
@@ -57,7 +60,8 @@ def run(*hosts: str, limit: tuple[str, ...] = (), **variables: Any) -> Report:
         "nvidia_driver_count": 1,
         **variables,
     }
-    return verify({"_meta": {"hostvars": dict.fromkeys(hosts, own)}}, stack="lab", limit=limit)
+    hostvars = {host: {**own, **(of or {}).get(host, {})} for host in hosts}
+    return verify({"_meta": {"hostvars": hostvars}}, stack="lab", limit=limit)
 
 
 def found(report: Report, host: str = "n1") -> dict[str, str]:
@@ -65,14 +69,27 @@ def found(report: Report, host: str = "n1") -> dict[str, str]:
 
 
 def test_every_check_of_every_host_has_a_verdict(programs: Path) -> None:
-    report = run("one", "two", "three", "four", "five")  # two processes
-    assert report.hosts == ("five", "four", "one", "three", "two")
-    for host in report.hosts:
+    """In two processes; in the end as tables with a line per check and a column per host."""
+    others = {
+        "few": {"nvidia_driver_count": 2, "nvidia_driver_product": "NVIDIA L4"},
+        "none": {"nvidia_driver_count": 0},
+    }
+    report = run("one", "two", "three", "four", "five", "six", *others, of=others)
+    assert report.hosts == ("few", "five", "four", "none", "one", "six", "three", "two")
+    for host in set(report.hosts) - set(others):
         verdicts = found(report, host)
         assert list(verdicts) == list(report.checks)
         for check in ("reachable", "gpus", "driver_version", "modules", "nouveau", "persistence", "mig"):
             assert verdicts[check] == "PASS", check
+        assert adapter_checks(report, host) == dict.fromkeys(RDMA_CHECKS, "no RDMA adapters are declared")
     assert report.checks[0] == "reachable"
+    assert found(report, "few")["gpus"] == "nvidia-smi lists 1x Tesla T4; 2x NVIDIA L4 is declared"
+    without = found(report, "none")
+    assert without["reachable"] == "PASS"
+    assert {without[check] for check in ("gpus", "modules", "runtime", "mig")} == {"the host has no GPUs"}
+    shown = list(tables.check_tables(report))
+    assert [len(table.columns) for table in shown] == [7, 3]
+    assert str(next(iter(shown[0].columns[0].cells))) == "reachable"
 
 
 def test_a_finding_has_its_fact_and_remedy(programs: Path) -> None:
@@ -97,17 +114,6 @@ def test_a_finding_has_its_fact_and_remedy(programs: Path) -> None:
         "one: nouveau: nouveau is loaded; "
         "run `gpuform hosts apply lab`, which blacklists it, and reboot the host" in lines
     )
-
-
-def test_gpus_that_are_missing_or_others_are_counted(programs: Path) -> None:
-    facts = found(run("one", nvidia_driver_count=2, nvidia_driver_product="NVIDIA L4"), "one")
-    assert facts["gpus"] == "nvidia-smi lists 1x Tesla T4; 2x NVIDIA L4 is declared"
-
-
-def test_a_host_without_gpus_is_asked_for_none(programs: Path) -> None:
-    facts = found(run("one", nvidia_driver_count=0), "one")
-    assert facts["reachable"] == "PASS"
-    assert {facts[check] for check in ("gpus", "modules", "runtime", "mig")} == {"the host has no GPUs"}
 
 
 @pytest.fixture
@@ -137,82 +143,77 @@ RDMA_CHECKS = ("rdma_links", "rdma_firmware", "rdma_netns", "rdma_gpudirect")
 TRAINING = {"gpuform_rdma": {"link_type": "infiniband"}}
 
 
-def adapter_checks(**variables: Any) -> dict[str, str]:
-    facts = found(run("one", **variables), "one")
-    return {name: fact for name, fact in facts.items() if name.startswith("rdma") and fact != "PASS"}
+def adapter_checks(report: Report, host: str = "one") -> dict[str, str]:
+    return {
+        name: fact for name, fact in found(report, host).items() if name.startswith("rdma") and fact != "PASS"
+    }
 
 
-@pytest.mark.parametrize("selected", [{"link_type": "infiniband"}, {"interfaces": ["ibp24s0", "ibp64s0"]}])
-def test_adapters_that_are_selected_are_fine(fabric: Path, selected: dict[str, Any]) -> None:
-    assert adapter_checks(gpuform_rdma=selected) == {}
+def test_adapters_that_are_selected_are_fine(fabric: Path) -> None:
+    selected = {
+        "one": {"link_type": "infiniband"},
+        "two": {"interfaces": ["ibp24s0", "ibp64s0"]},
+        "missing": {"interfaces": ["ibp24s0", "ibp79s0"]},
+    }
+    report = run(*selected, of={host: {"gpuform_rdma": rdma} for host, rdma in selected.items()})
+    assert adapter_checks(report, "one") == {}
+    assert adapter_checks(report, "two") == {}
+    there = "mlx5_0 port 1 (ibp24s0) InfiniBand, mlx5_1 port 1 (ibp64s0) InfiniBand, mlx5_2 port 1 (ens1)"
+    missing = adapter_checks(report, "missing")["rdma_links"]
+    assert missing == f"no RDMA adapter of ibp79s0; there are {there} Ethernet"
+
+
+FIRMWARES = "adapters of board MT_0000000838 have several firmwares: mlx5_0 28.36.1010; mlx5_1 28.39.1002"
+RATES = "ports have several rates: mlx5_1 port 1 (ibp64s0) 100 Gb/sec (1X NDR); mlx5_0 port 1 (ibp24s0)"
+NETNS = "../../module/ib_core/parameters/netns_mode"
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "check", "fact"),
-    [
-        (
-            "mlx5_0/ports/1/state",
-            "2: INIT",
-            "rdma_links",
-            "mlx5_0 port 1 (ibp24s0) is 2: INIT: its link is up",
-        ),
-        (
-            "mlx5_1/ports/1/state",
-            "1: DOWN",
-            "rdma_links",
-            "mlx5_1 port 1 (ibp64s0) is 1: DOWN, its link 5",
-        ),
-        (
-            "mlx5_1/ports/1/rate",
-            "100 Gb/sec (1X NDR)",
-            "rdma_links",
-            "ports have several rates: mlx5_1 port 1 (ibp64s0) 100 Gb/sec (1X NDR); mlx5_0 port 1 (ibp24s0)",
-        ),
-        (
-            "mlx5_0/fw_ver",
-            "28.36.1010",
-            "rdma_firmware",
-            "adapters of board MT_0000000838 have several firmwares: mlx5_0 28.36.1010; mlx5_1 28.39.1002",
-        ),
-        (
-            "../../module/ib_core/parameters/netns_mode",
-            "N",
-            "rdma_netns",
-            "ib_core's netns_mode is N: no pod sees",
-        ),
+    "faults",
+    [  # of each run, faults that several checks find
+        {
+            "mlx5_0/ports/1/state": (
+                "2: INIT",
+                "rdma_links",
+                "mlx5_0 port 1 (ibp24s0) is 2: INIT: its link is up",
+            ),
+            "mlx5_0/fw_ver": ("28.36.1010", "rdma_firmware", FIRMWARES),
+            NETNS: ("N", "rdma_netns", "ib_core's netns_mode is N: no pod sees"),
+        },
+        {"mlx5_1/ports/1/state": ("1: DOWN", "rdma_links", "mlx5_1 port 1 (ibp64s0) is 1: DOWN, its link 5")},
+        {"mlx5_1/ports/1/rate": ("100 Gb/sec (1X NDR)", "rdma_links", RATES)},
     ],
+    ids=["three", "down", "rates"],
 )
-def test_each_fault_of_an_adapter_is_found(fabric: Path, file: str, text: str, check: str, fact: str) -> None:
-    write(fabric / file, f"{text}\n")
-    ((name, said),) = adapter_checks(**TRAINING).items()
-    assert name == check
-    assert said.startswith(fact)
+def test_each_fault_of_an_adapter_is_found(fabric: Path, faults: dict[str, tuple[str, str, str]]) -> None:
+    for file, (text, _, _) in faults.items():
+        write(fabric / file, f"{text}\n")
+    said = adapter_checks(run("one", **TRAINING))
+    assert set(said) == {check for _, check, _ in faults.values()}
+    for _, check, fact in faults.values():
+        assert said[check].startswith(fact)
 
 
-def test_adapters_that_are_missing_are_named(fabric: Path) -> None:
-    missing = adapter_checks(gpuform_rdma={"interfaces": ["ibp24s0", "ibp79s0"]})
-    there = "mlx5_0 port 1 (ibp24s0) InfiniBand, mlx5_1 port 1 (ibp64s0) InfiniBand, mlx5_2 port 1 (ens1)"
-    assert missing["rdma_links"] == f"no RDMA adapter of ibp79s0; there are {there} Ethernet"
+def test_adapters_of_others_are_not_meant(fabric: Path) -> None:
     for name in ("mlx5_0", "mlx5_1"):
         write(fabric / name / "device/vendor", "0x8086\n")
-    assert adapter_checks(**TRAINING)["rdma_firmware"].startswith(
+    assert adapter_checks(run("one", **TRAINING))["rdma_firmware"].startswith(
         "no RDMA adapter of NVIDIA with link layer Infini"
     )
 
 
 def test_gpu_memory_is_reached_by_dma_buf_or_peermem(fabric: Path, programs: Path) -> None:
     program(programs / "modinfo", "echo NVIDIA")
-    fact = adapter_checks(nvidia_driver_modules="proprietary", **TRAINING)["rdma_gpudirect"]
+    fact = adapter_checks(run("one", nvidia_driver_modules="proprietary", **TRAINING))["rdma_gpudirect"]
     assert fact.startswith("nvidia_peermem is not loaded, and modules of licence 'NVIDIA' on kernel ")
     program(programs / "modinfo", PROGRAMS["modinfo"])
     program(programs / "uname", "echo 5.4.0-216-generic")
-    assert "on kernel 5.4.0-216-generic have no DMA-BUF" in adapter_checks(**TRAINING)["rdma_gpudirect"]
+    assert (
+        "on kernel 5.4.0-216-generic have no DMA-BUF"
+        in adapter_checks(run("one", **TRAINING))["rdma_gpudirect"]
+    )
     program(programs / "lsmod", f"{PROGRAMS['lsmod']}; echo nvidia_peermem 1 0")
-    assert adapter_checks(**TRAINING) == {}
-
-
-def test_adapters_that_are_not_declared_are_not_asked_for(programs: Path) -> None:
-    assert adapter_checks() == dict.fromkeys(RDMA_CHECKS, "no RDMA adapters are declared")
+    assert adapter_checks(run("one", **TRAINING)) == {}
 
 
 def test_a_host_out_of_reach_fails_once(tmp_path: Path) -> None:
@@ -243,12 +244,6 @@ def test_limit_selects_hosts(programs: Path) -> None:
 def test_no_host_is_a_failure() -> None:
     with pytest.raises(Failure, match="has no hosts"):
         run()
-
-
-def test_the_table_has_a_line_per_check_and_a_column_per_host(programs: Path) -> None:
-    shown = list(tables.check_tables(run(*(f"h{number}" for number in range(8)))))
-    assert [len(table.columns) for table in shown] == [7, 3]
-    assert str(next(iter(shown[0].columns[0].cells))) == "reachable"
 
 
 KUBECTL = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
@@ -164,7 +165,7 @@ class Pool(Model):
                 fact = "the selector finds the pool's nodes by another value of it"
                 raise InputError(f"labels.{key}", fact, "leave it out, or select by another label")
 
-    @property
+    @cached_property
     def flavor(self) -> Machine | None:
         """The named machine, as declared by the cluster or else the catalogue; None without one."""
         if self.machine is None:
@@ -176,7 +177,7 @@ class Pool(Model):
         """Elastic Fabric Adapters that each node offers to pods."""
         return min((machine.efa for machine in self.machines), default=0) if self.aws_settings.efa else 0
 
-    @property
+    @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
         """GPU models that a node may have; one for a machine, empty for a machine without GPUs."""
         if self.gpu:

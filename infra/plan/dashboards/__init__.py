@@ -13,6 +13,10 @@ GPUs can have 7000 slices.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +55,37 @@ _COMMON = {
 
 
 def dashboards(env: Environment) -> dict[str, dict[str, Any]]:
-    """JSON model of each dashboard by name; the same environment gives the same bytes.
+    """JSON model of each dashboard by name; the same environment gives the same bytes."""
+    return _models(_values(env), _NOTE if env.cluster.kind == "embedded" else {})
 
-    Grafana's SDK is imported here, so that a program without monitoring does not wait for it.
-    """
+
+def texts(env: Environment) -> Mapping[str, str]:
+    """The models as JSON text, made once for all environments that complete the files with the same."""
+    values, first_row = _values(env), _NOTE if env.cluster.kind == "embedded" else {}
+    return _texts(_Completed(repr((values, first_row)), values, first_row))
+
+
+@dataclass(frozen=True)
+class _Completed:
+    """Compared by ``key``, the text of the others: these are neither hashable nor changed."""
+
+    key: str
+    values: Mapping[str, Any] = field(compare=False)
+    first_row: Mapping[str, Any] = field(compare=False)
+
+
+@lru_cache(maxsize=16)
+def _texts(of: _Completed) -> Mapping[str, str]:
+    return {
+        name: json.dumps(model, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        for name, model in _models(of.values, of.first_row).items()
+    }
+
+
+def _models(values: Mapping[str, Any], first_row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Grafana's SDK is imported here, so that a program without monitoring does not wait for it."""
     from infra.plan.dashboards import grafana
 
-    values, first_row = _values(env), _NOTE if env.cluster.kind == "embedded" else {}
     models = {}
     for name in NAMES:
         board = templates.read(Path(__file__).with_name(f"{name}.yaml"))

@@ -95,7 +95,7 @@ class Cloud:
             server = make_server(_HERE, 0, self._serve, threaded=True, request_handler=Quiet)
             contexts.callback(server.server_close)
             self.url = f"http://{_HERE}:{server.server_port}"
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
             contexts.callback(server.shutdown)
             contexts.enter_context(aws_environment(self.variables))
             self._reset()

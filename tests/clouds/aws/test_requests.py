@@ -83,7 +83,7 @@ def served(shown: ssl.SSLContext | None = None) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
     if shown:
         server.socket = shown.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield f"127.0.0.1:{server.server_port}"
     finally:

@@ -138,7 +138,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
         played.base = f"http://127.0.0.1:{http.server_address[1]}"
-        threading.Thread(target=http.serve_forever, daemon=True).start()
+        threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
         yield played
         http.shutdown()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuform.provider.handler import Call
 from gpuform.provider.nodes.drain import gpu_pods
 from gpuform.provider.nodes.layout import CONFIG, NOTE
 from tests.provider.conftest import ResourceDriver
@@ -147,9 +148,14 @@ def _spec(resource: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def pool(
-    control_plane: Any, anyio_backend: str, request: pytest.FixtureRequest
+    control_plane: Any, anyio_backend: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[PoolDriver]:
-    """A fresh pool, driven by the module's ``TOKEN``; its objects are removed afterwards."""
+    """A fresh pool, driven by the module's ``TOKEN``; its objects are removed afterwards.
+
+    Pauses between two looks at a node are short here; time limits are those of the product.
+    """
+    sleep = Call.sleep
+    monkeypatch.setattr(Call, "sleep", lambda call, seconds: sleep(call, min(seconds, 0.1)))
     pool = PoolDriver(control_plane.kubeconfig.read_text(), f"pool-{next(_numbers)}", request.module.TOKEN)
     yield pool
     for path in (

@@ -15,6 +15,7 @@ import pytest
 
 from gpuform.checkout.errors import Failure, InputError
 from gpuform.clients.aws import api
+from gpuform.engine import locks as engine_locks
 from gpuform.engine.locks import parse_owner
 from gpuform.stack.recover import locks
 from gpuform.stack.recover.locks import Store
@@ -50,8 +51,11 @@ def alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.fixture(params=["file", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Write]:
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Store, Write]:
     """A backend of each kind, and a function that writes a lock into it and returns its key."""
+    monkeypatch.setattr(engine_locks, "_EXIT_WAIT_S", 0.0)  # tests/engine/test_interrupted.py waits for it
     if request.param == "file":
 
         def write(text: str, name: str = "0a1b.json") -> str:

@@ -126,7 +126,7 @@ class _Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[int]:
     with HTTPServer(("127.0.0.1", 0), _Answers) as result:
-        threading.Thread(target=result.serve_forever, daemon=True).start()
+        threading.Thread(target=result.serve_forever, args=(0.05,), daemon=True).start()
         yield result.server_port
         result.shutdown()
 
