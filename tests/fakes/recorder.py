@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -168,11 +169,13 @@ def record(environment: dict[str, Any], preview: bool = False, only: Sequence[st
 
 
 def record_once(environment: dict[str, Any], preview: bool = False, only: Sequence[str] = ()) -> Recorder:
-    """As `record`, once for all tests of a process that ask for the same; they must not change it.
+    """As `record`, once for all tests of a process that ask for the same; each gets inputs of its own.
 
     Not for a test that patches what the program reads.
     """
-    return _recorded(json.dumps(environment, sort_keys=True), preview, tuple(only))
+    found = copy.copy(_recorded(json.dumps(environment, sort_keys=True), preview, tuple(only)))
+    found.resources = [replace(item, inputs=copy.deepcopy(item.inputs)) for item in found.resources]
+    return found
 
 
 @lru_cache(maxsize=128)
