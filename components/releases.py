@@ -29,7 +29,7 @@ class ReleaseArgs:
     release: ChartRelease
     before: Mapping[str, Manifest] = field(default_factory=dict)
     later: Sequence[Manifest] = ()
-    cluster: Mapping[str, pulumi.Input[str] | None] = field(default_factory=dict)
+    cluster: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ReleaseComponent(pulumi.ComponentResource):

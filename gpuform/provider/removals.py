@@ -7,18 +7,27 @@ beside it, and k8s-operator-libs, pkg/upgrade/consts.go. Names of Kueue: its cha
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from gpuform.checkout.errors import OperationError
-from gpuform.kubernetes.client import ApiError, Client
+from gpuform.kubernetes.client import ApiError, Client, Unreachable
 from gpuform.provider.guards.guard import Guard
-from gpuform.provider.handler import Call, CheckResult, Properties
+from gpuform.provider.handler import Call, Change, CheckResult, DiffResult, Properties
 from gpuform.provider.nodes.cluster import MERGE, Cluster, Manifest, labels, managed_labels
 from gpuform.provider.nodes.inputs import check_inputs
 from gpuform.provider.nodes.layout import DISABLED
+from gpuform.provider.properties import reveal
 from infra.model.base.guard_names import KUEUE_API, KUEUE_RELEASE
-from infra.model.base.labels import DRIVER_UPGRADE_STATE, FULL, GPU_PRESENT, MIG_CONFIG, MIG_CONFIG_STATE
+from infra.model.base.labels import (
+    DEVICE_PLUGIN_CONFIG,
+    DRIVER_UPGRADE_STATE,
+    FULL,
+    GPU_PRESENT,
+    MIG_CONFIG,
+    MIG_CONFIG_STATE,
+    POOL,
+)
 from infra.model.base.namespaces import GPU_OPERATOR, KUEUE
 
 POLL_S = 0.5
@@ -27,6 +36,7 @@ TIMEOUT_S = 120
 _WRITERS = {"labelSelector": "app in (gpu-operator,nvidia-driver-daemonset,nvidia-mig-manager)"}
 """Pods that write the operator's labels; the driver's while k8s-driver-manager pauses the operands."""
 _DEPLOY = "nvidia.com/gpu.deploy."
+_OPERANDS = f"{_DEPLOY}operands"
 _PAUSED = "paused-for-"
 _UPGRADE = "nvidia.com/gpu-driver-upgrade"
 _CORDONED_BEFORE = f"{_UPGRADE}.node-initial-state.unschedulable"
@@ -95,7 +105,54 @@ class GpuOperatorRemoval(Removal):
     Created before the operator's release and deleted after it. Deleting it removes the operator's labels and
     annotations from all nodes, and uncordons nodes that the operator has cordoned for a driver upgrade. The
     labels of discovery are removed by NFD's own hook.
+
+    An update comes before the release, and the engine deletes or releases the nodes of removed pools at its
+    end. In between, the release has neither their configuration of the device plugin nor, maybe, their
+    driver, and their operands would restart again and again. So these nodes get the default configuration
+    here. Simulated nodes run no operands from here on, because their chart, unlike NVIDIA's, has the
+    DaemonSets for which Helm waits. ``pools``: names of the pools with GPUs. A pool that comes back before
+    its simulated nodes were deleted gets its operands again.
     """
+
+    INPUTS = (*Removal.INPUTS, "pools", "simulated")
+
+    async def diff(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> DiffResult:
+        try:
+            changes = await self._changes(old_inputs, news)
+        except Unreachable as error:
+            await call.warn(f"{error}; the nodes of removed pools were not checked")
+            return DiffResult()
+        return DiffResult(changes={"pools": Change.UPDATE}) if changes else DiffResult()
+
+    async def update(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Properties:
+        if not call.preview:
+            client = self._clusters(news).client
+            for name, wanted in (await self._changes(old_inputs, news)).items():
+                await _change(client, "PATCH", f"/api/v1/nodes/{name}", {"metadata": {"labels": wanted}})
+        return self.outputs(news)
+
+    async def _changes(self, olds: Properties, news: Properties) -> dict[str, dict[str, str | None]]:
+        """Labels by node; the state of a run before there were ``pools`` has nothing to compare with."""
+        if "pools" not in olds:
+            return {}
+        before, after = ({*map(str, reveal(inputs.get("pools")) or ())} for inputs in (olds, news))
+        key, off = (_OPERANDS, "false") if reveal(news.get("simulated")) else (DEVICE_PLUGIN_CONFIG, None)
+        found: dict[str, dict[str, str | None]] = {}
+        for node in await self._nodes(news, before - after):
+            if labels(node).get(key) != off:
+                found[node["metadata"]["name"]] = {key: off}
+        for node in await self._nodes(news, after - before):
+            if labels(node).get(_OPERANDS) == "false":
+                found[node["metadata"]["name"]] = {_OPERANDS: None}
+        return found
+
+    async def _nodes(self, inputs: Properties, pools: Collection[str]) -> Sequence[Manifest]:
+        selector = f"{POOL} in ({','.join(sorted(pools))})"
+        return await self._clusters(inputs).nodes(selector) if pools else ()
 
     def outputs(self, inputs: Properties) -> Properties:
         return {"what": "labels of NVIDIA's GPU operator"}
@@ -134,7 +191,7 @@ def _node_patch(node: Manifest) -> Manifest:
 
 
 def _is_own(key: str, value: str) -> bool:
-    if key.startswith(_DEPLOY) and key != f"{_DEPLOY}operands":
+    if key.startswith(_DEPLOY) and key != _OPERANDS:
         return value in ("", "true") or _PAUSED in value
     # The operator's default of a layout, which it sets again when a layout's label is removed.
     default = key == MIG_CONFIG and value == DISABLED

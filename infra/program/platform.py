@@ -159,7 +159,12 @@ def _operands(
         return [releases.DevicePlugin(plugin, args, opts)]
     if part := planned.get("gpu-operator"):
         opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
-        cluster = {"kubeconfig": kubeconfig, "context": env.context}
+        cluster = {
+            "kubeconfig": kubeconfig,
+            "context": env.context,
+            "pools": sorted(pool.name for pool in env.pools if pool.gpus),
+            "simulated": env.is_simulated,
+        }
         return [releases.GpuOperator(operator, ReleaseArgs(release=part.release, cluster=cluster), opts)]
     return []
 

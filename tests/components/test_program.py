@@ -189,7 +189,11 @@ def test_an_existing_cluster_gets_labels_and_taints_and_no_nodes() -> None:
     assert pools["pools-t4"]["labels"]["nvidia.com/device-plugin.config"] == "slice-4"
     assert pools["pools-t4"]["context"] == "prod"
     removal = find_resource("existing", "GpuOperatorRemoval gpu-operator-removal").inputs
-    assert removal == {key: pools["pools-t4"][key] for key in ("kubeconfig", "context")}
+    assert removal == {
+        **{key: pools["pools-t4"][key] for key in ("kubeconfig", "context")},
+        "pools": ["a100", "t4"],
+        "simulated": False,
+    }
     (release,) = recorded("existing").of(RELEASE)
     assert (release.inputs["chart"], release.inputs["version"]) == ("gpu-operator", "v26.7.1")
 

@@ -259,6 +259,23 @@ def test_what_was_changed_by_hand_is_mended(restored: Checkout) -> None:
     assert changes(restored.gpuform("local", "up")) == []
 
 
+@pytest.mark.nightly
+def test_pools_with_a_sharing_and_a_driver_of_their_own_are_removed_at_once(restored: Checkout) -> None:
+    """Their configuration and the driver for Volta go before their nodes do; then the pools come back."""
+    file = restored.paths.root / "Pulumi.local.yaml"
+    declared = yaml.safe_load(file.read_text())
+    content = yaml.safe_load(file.read_text())
+    env = content["config"]["gpuform:environment"]
+    gone = {"v100", "g4dn-shared"}
+    env["pools"] = [pool for pool in env["pools"] if pool["name"] not in gone]
+    file.write_text(yaml.safe_dump(content))
+    removed = changes(restored.gpuform("local", "up"))
+    assert {"deleted Node v100-0", "deleted Node g4dn-shared-0"} <= {*removed}
+    assert "updated GpuOperatorRemoval gpu-operator-removal" in removed
+    file.write_text(yaml.safe_dump(declared))
+    assert "created Node v100-0" in changes(restored.gpuform("local", "up"))
+
+
 def test_readmes_commands_work_and_print_what_it_shows(edited: Checkout, printed: str) -> None:
     assert FOLLOWING[-1].startswith("make down")
     output = printed + edited.shell(*FOLLOWING)

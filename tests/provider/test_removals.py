@@ -212,3 +212,43 @@ def test_an_autoscaler_that_stays_is_named(cluster: FakeClient) -> None:
     message = r"HorizontalPodAutoscaler lab/keda-hpa-web of ScaledObject web is still there; see `kubectl"
     with pytest.raises(OperationError, match=message):
         delete(SCALING, cluster, timeout=0.01)
+
+
+def update(cluster: FakeClient, old: list[str] | None, new: list[str], simulated: bool = True) -> bool:
+    """Whether there was a change; made then, as the engine does."""
+    handler, call = provider_of(cluster).handler(OPERATOR), call_for(OPERATOR, Log())
+    olds = {"kubeconfig": "k"} | ({} if old is None else {"pools": old})
+    news = {"kubeconfig": "k", "pools": new, "simulated": simulated}
+    if asyncio.run(handler.diff(call, "id", olds, {}, news)).changes:
+        asyncio.run(handler.update(call, "id", olds, {}, news))
+        return True
+    return False
+
+
+def test_simulated_nodes_of_a_removed_pool_run_no_operands_until_they_are_deleted(
+    cluster: FakeClient,
+) -> None:
+    """Their sharing and driver are not in the release any more, and Helm waits for ready operands."""
+    for name, pool in (("t4-0", "t4"), ("t4-1", "t4"), ("v100-0", "v100")):
+        add_node(cluster, name, {"gpuform.io/pool": pool})
+    assert not update(cluster, ["t4", "v100"], ["t4", "v100", "new"])
+    assert not update(cluster, None, ["t4"]), "the last run knew no pools"
+    assert update(cluster, ["t4", "v100"], ["v100"])
+    off = {"metadata": {"labels": {f"{DEPLOY}operands": "false"}}}
+    assert cluster.changes == [("PATCH", f"/api/v1/nodes/t4-{index}", off) for index in range(2)]
+
+
+def test_other_nodes_of_a_removed_pool_get_the_default_configuration(cluster: FakeClient) -> None:
+    add_node(cluster, "gpu-1", {"gpuform.io/pool": "t4", "nvidia.com/device-plugin.config": "slice-4"})
+    add_node(cluster, "gpu-2", {"gpuform.io/pool": "t4"})
+    assert update(cluster, ["t4"], [], simulated=False)
+    removed = {"metadata": {"labels": {"nvidia.com/device-plugin.config": None}}}
+    assert cluster.changes == [("PATCH", "/api/v1/nodes/gpu-1", removed)]
+
+
+def test_a_pool_that_comes_back_before_its_nodes_were_deleted_gets_its_operands(cluster: FakeClient) -> None:
+    add_node(cluster, "t4-0", {"gpuform.io/pool": "t4", f"{DEPLOY}operands": "false"})
+    add_node(cluster, "new-0", {"gpuform.io/pool": "new"})
+    assert update(cluster, [], ["t4", "new"])
+    on = {"metadata": {"labels": {f"{DEPLOY}operands": None}}}
+    assert cluster.changes == [("PATCH", "/api/v1/nodes/t4-0", on)]
