@@ -104,8 +104,8 @@ def plan(
     if as_json:
         show(True, _document(found, proposal, why, left), ())
         return
-    show(False, None, [_pools(found, proposal), "", _placements(found, proposal), ""])
-    for line in _pictures(found, proposal):
+    show(False, None, [_pools(proposal), "", _placements(found, proposal), ""])
+    for line in _pictures(proposal):
         say(line)
     if explain:
         show(False, None, ["", _alternatives(why)])
@@ -167,10 +167,10 @@ def _measured(
     return tuple(by_name.get(need.name, need) for need in needs), notes
 
 
-def _pools(plan: Plan, proposal: Proposal) -> Any:
+def _pools(proposal: Proposal) -> Any:
     rows = [
         (name, _nodes(group), _machine(group), group.sharing.text, str(group.nodes * group.candidate.gpus))
-        for name, group in _named(plan, proposal)
+        for name, group in proposal.groups
     ]
     columns = ("pool", "nodes", "machine", "sharing", "GPUs")
     return build_table("pools", columns, rows, whole=("pool", "nodes", "GPUs"))
@@ -178,18 +178,13 @@ def _pools(plan: Plan, proposal: Proposal) -> Any:
 
 def _nodes(group: Group) -> str:
     pool = group.candidate.pool
-    now = pool and (len(pool.hosts) if pool.hosts else pool.nodes)
+    now = pool and pool.declared_nodes
     return f"{group.nodes} (now {now})" if now and now != group.nodes else str(group.nodes)
 
 
 def _machine(group: Group) -> str:
     one = group.candidate
     return one.machine or f"{one.gpus} x {one.gpu.name}"
-
-
-def _named(plan: Plan, proposal: Proposal) -> Iterator[tuple[str, Group]]:
-    for group in plan.groups:
-        yield proposal.names[id(group)], group
 
 
 def _placements(plan: Plan, proposal: Proposal) -> Any:
@@ -204,11 +199,10 @@ def _placements(plan: Plan, proposal: Proposal) -> Any:
     return build_table("demands", columns, rows, whole=("pods",), optional=("throughput", "needs memory"))
 
 
-def _pictures(plan: Plan, proposal: Proposal) -> Iterator[str]:
+def _pictures(proposal: Proposal) -> Iterator[str]:
     """One GPU of each pool to scale: an eighth of its memory, or a share, is as wide as the next."""
-    named = list(_named(plan, proposal))
-    width = max(len(name) for name, _ in named)
-    for name, group in named:
+    width = max(len(name) for name, _ in proposal.groups)
+    for name, group in proposal.groups:
         yield f"{name:{width}}  {_picture(group)}  x {group.nodes * group.candidate.gpus}"
 
 
@@ -217,14 +211,13 @@ def _picture(group: Group) -> str:
     if not sharing.layout or geometry is None:
         text = sharing.text.partition(",")[0] if sharing.replicas == 1 else f"1/{sharing.replicas}"
         number = min(sharing.replicas, 8)
-        cells = "".join(
-            f"[{text[: 8 * _CELL // number - 2]:^{8 * _CELL // number - 2}}]" for _ in range(number)
-        )
-        return cells + ("..." if number < sharing.replicas else "")
+        size = 8 * _CELL // number - 2
+        return number * f"[{text[:size]:^{size}}]" + ("..." if number < sharing.replicas else "")
     unit = 8 * _CELL // geometry.memory
     line = ["·"] * geometry.memory * unit
+    widths = {profile.name: profile.memory * unit for profile in geometry.profiles}
     for profile, start in geometry.placements(dict(sharing.layout)) or ():
-        size = (geometry.profile(profile).memory if geometry.profile(profile) else 1) * unit  # type: ignore[union-attr]
+        size = widths[profile]
         line[start * unit : start * unit + size] = f"[{profile[: size - 2]:^{size - 2}}]"
     return "".join(line)
 
@@ -290,7 +283,7 @@ def _document(plan: Plan, proposal: Proposal, why: list[Alternative], left: Sequ
                 "gpus": group.nodes * group.candidate.gpus,
                 "sharing": group.sharing.text,
             }
-            for name, group in _named(plan, proposal)
+            for name, group in proposal.groups
         ],
         "pools": list(proposal.pools),
         "demands": [asdict(one) for one in proposal.placed],

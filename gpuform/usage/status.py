@@ -178,7 +178,7 @@ def sharing_detail(pool: Pool) -> str:
 def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolStatus:
     gpus = [node_gpus(pool, node.labels) for node in nodes]
     planned = [_planned(env, pool, count) for count in gpus]
-    declared = len(pool.hosts) if pool.hosts else pool.nodes
+    declared = pool.declared_nodes
     bounds = (
         (pool.min_nodes, pool.max_nodes) if pool.by_autoscaler else None
     )  # Karpenter does not count nodes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from infra.model.base.errors import InputError
 from infra.model.base.fields import listing
@@ -18,10 +18,7 @@ from infra.plan import cost
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of node: ``price`` in USD per hour, or None; room for workloads, if known.
-
-    ``cpu``: millicores, ``ram_mib``: MiB, ``pods``: their number.
-    """
+    """A kind of node: ``price`` in USD per hour, and what is ``free`` for workloads, if they are known."""
 
     name: str
     gpu: Gpu
@@ -29,14 +26,12 @@ class Candidate:
     machine: str = ""
     pool: Pool | None = None
     price: float | None = None
-    cpu: int | None = None
-    ram_mib: int | None = None
-    pods: int = node_resources.PODS_PER_NODE
+    free: node_resources.NodeResources | None = None
 
     @property
     def room(self) -> dict[str, int]:
-        found = {"cpu": self.cpu, "memory": self.ram_mib, "pods": self.pods}
-        return {name: amount for name, amount in found.items() if amount is not None}
+        """Millicores, MiB and pods by name."""
+        return asdict(self.free) if self.free else {"pods": node_resources.PODS_PER_NODE}
 
     @property
     def limit(self) -> int | None:
@@ -62,12 +57,10 @@ def _of_pool(env: Environment, pool: Pool, prices: PriceList) -> Iterator[Candid
     machines = node_resources.node_machines(env, pool)
     for machine in machines:
         assert machine.model is not None
-        room = node_resources.free_resources(env, pool, machine)
+        free = node_resources.free_resources(env, pool, machine)
         price = cost.node_price(env, pool, machine, prices)
         name = pool.name if len(machines) == 1 else f"{pool.name} on {machine.name}"
-        yield Candidate(
-            name, machine.model, machine.gpus, machine.name, pool, price, room.cpu, room.memory, room.pods
-        )
+        yield Candidate(name, machine.model, machine.gpus, machine.name, pool, price, free)
     if not machines:
         smallest = min(pool.gpus, key=lambda gpu: gpu.memory_mib)
         for count in pool.gpu_counts:
@@ -80,10 +73,7 @@ def _named(path: str, name: str, catalogue: Catalogue, prices: PriceList) -> Can
     machine, gpu = catalogue.machines.get(name), catalogue.gpu(name)
     if machine and machine.model:
         price = machine.usd_per_hour or prices.usd_per_hour.get(name)
-        room = _room(machine)
-        return Candidate(
-            name, machine.model, machine.gpus, name, None, price, room.cpu, room.memory, room.pods
-        )
+        return Candidate(name, machine.model, machine.gpus, name, None, price, _free(machine))
     if gpu:
         return Candidate(gpu.name, gpu, 1)
     known = [*(one.name for one in catalogue.machines.values() if one.gpus), *catalogue.gpu_names]
@@ -91,7 +81,7 @@ def _named(path: str, name: str, catalogue: Catalogue, prices: PriceList) -> Can
     raise InputError(path, fact, listing(known, name, "[a-z]*[0-9]*"))
 
 
-def _room(machine: Machine) -> node_resources.NodeResources:
+def _free(machine: Machine) -> node_resources.NodeResources:
     if machine.seller == "ec2":
         return node_resources.allocatable(machine, machine.pods)
     return node_resources.NodeResources(machine.vcpu * 1000, machine.memory * 1024, machine.pods)

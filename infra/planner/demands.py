@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from infra import strict_yaml
 from infra.config import read_model, validate_model
 from infra.model.base.errors import InputError
 from infra.model.base.fields import (
     Count,
-    Cpu,
+    CpuRequest,
     Flag,
     Memory,
     Model,
@@ -44,10 +44,6 @@ from infra.planner.serving import Serves, best_throughput
 _MIB = 2**20
 _KEYS = "demands, and machines without a stack"
 _NAME_A_FILE = "name a file of demands"
-
-
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 _Name = Annotated[
@@ -80,7 +76,7 @@ class Demand(Model):
     )
     count: Count | None = option("Whole GPUs of each pod; 1, or a part of one, if left out.")
     serves: Serves | None = option("Rate and latency of requests, instead of replicas.")
-    cpu: Annotated[Cpu, BeforeValidator(_as_text)] | None = option("CPU request of each pod, in cores.")
+    cpu: CpuRequest | None = option("CPU request of each pod, in cores.")
     memory: Memory | None = option("Memory request of each pod.")
 
     @model_validator(mode="after")
@@ -152,7 +148,7 @@ def needs_of(
     ``folder``: that of the file of demands, which names measurements relative to it.
 
     A workload without a demand needs what it is guaranteed today: the memory and the compute of its GPU,
-    slice or share. Workloads whose GPUs are allocated by claim are left out.
+    slice or share. Workloads that get their GPUs by claim are left out.
     """
     changes = {demand.name: demand for demand in given}
     declared = {need.name: need for need in (*(_declared(env) if env else ()), *others)}
@@ -238,7 +234,7 @@ def need_now(
 
 
 def unplanned(env: Environment) -> tuple[str, ...]:
-    """Workloads whose GPUs are allocated by claim, which the planner leaves as they are."""
+    """Workloads that get their GPUs by claim: the planner leaves them as they are."""
     return tuple(
         f"{work.namespace}/{work.name}"
         for work in env.workloads

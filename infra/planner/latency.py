@@ -24,13 +24,14 @@ FEWEST = 12
 FEWEST_PARTS = 3
 """With two, all of the second's speed may be what one process takes on any larger part."""
 _STARTS, _STEPS = 4, 60
-_WHOLE = 7 * 108 / 98
-"""Slices that a whole GPU counts as: in MIG mode it has 98 of 108 multiprocessors."""
+WHOLE = "whole"
+SMS_IN_MIG_MODE = 98 / 108
+"""Of a GPU with seven compute slices [CERN, on an A100]."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """``part``: a MIG profile, or ``whole``."""
+    """``part``: a MIG profile, or ``whole``, which counts as more than seven slices."""
 
     part: str
     batch: float
@@ -38,7 +39,7 @@ class Setting:
 
     @property
     def slices(self) -> float:
-        return _WHOLE if self.part == "whole" else float(self.part.partition("g")[0])
+        return 7 / SMS_IN_MIG_MODE if self.part == WHOLE else float(self.part.partition("g")[0])
 
 
 def predicted(

@@ -225,14 +225,14 @@ class Fragmentation:
         np = nodes.np
         for kind in range(len(nodes.kinds)):
             for step in range(1, len(self.steps) + 1):
-                frequency = Counter[int]()
+                frequency = dict[int, float]()
                 for shape, part in self.mix.items():
                     if (
                         shape.gpus == 1
                         and self.step(shape.cpu_milli) <= step
                         and nodes.accepting(shape)[kind]
                     ):
-                        frequency[shape.milli] += part  # type: ignore[assignment]
+                        frequency[shape.milli] = frequency.get(shape.milli, 0.0) + part
                 sizes = [milli for milli, part in frequency.items() if part >= rare]
                 self.single[kind, step] += weight * np.array(_largest_sums(sizes))
         self.single /= 1 + weight

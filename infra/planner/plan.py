@@ -165,6 +165,7 @@ class _Model:
 
     def __init__(self, needs: Sequence[Need], priced: bool) -> None:
         self.needs, self.priced = needs, priced
+        self.total = sum(need.amount for need in needs)
         self.uses: list[Use] = []
         self.used: dict[str, tuple[Candidate, Sharing]] = {}
         """By the use's name."""
@@ -218,7 +219,7 @@ class _Model:
             }
             # More of a GPU is better at the same price; in sum far less than one use.
             rank = _RANK[part.how] + 0.1 * (1 - part.compute)
-            self.costs[need.name][kind] = rank / sum(other.amount for other in self.needs)
+            self.costs[need.name][kind] = rank / self.total
         return bool(suited)
 
     def _use(self, one: Candidate, room: Kind, sharing: Sharing, slots: Mapping[Kind, int]) -> None:
@@ -344,8 +345,7 @@ def _price_now(
     for one in candidates:
         if one.pool is None or one.pool.name in fixed:
             continue
-        nodes = len(one.pool.hosts) if one.pool.hosts else one.pool.nodes
-        if nodes is not None:
+        if (nodes := one.pool.declared_nodes) is not None:
             price += model.price(one) * nodes
             fixed.add(one.pool.name)
     uses = []

@@ -36,9 +36,9 @@ class Proposal:
     """Pools as a stack file declares them, by group; workloads; and what stays or goes."""
 
     pools: tuple[dict[str, Any], ...]
+    groups: tuple[tuple[str, Group], ...]
+    """The plan's groups, each with the name of its pool."""
     placed: tuple[Placed, ...]
-    names: Mapping[int, str]
-    """Of each group's pool, by the group's id()."""
     unused: tuple[str, ...] = ()
     """Pools with GPUs that no demand uses, and that are left out, because a cloud is paid for their nodes."""
     environment: Mapping[str, Any] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def propose(plan: Plan, env: Environment | None) -> Proposal:
         pool = group.candidate.pool
         by_source[pool.name if pool else group.candidate.name].append(group)
     taken = {pool.name for pool in env.pools} if env else set()
-    names: dict[int, str] = {}
+    named: list[tuple[str, Group]] = []
     pools: list[dict[str, Any]] = []
     free = [pool for pool in env.pools if pool.name not in by_source] if env else []
     kept = [pool for pool in free if not pool.gpus or pool.by_claim or pool.nodes is None]
@@ -63,15 +63,15 @@ def propose(plan: Plan, env: Environment | None) -> Proposal:
         groups.sort(key=lambda group: not (first and is_same(first, group.sharing)))
         hosts = list(first.hosts or ()) if first else []
         for index, group in enumerate(groups):
-            names[id(group)] = _name(source, index, taken)
+            named.append((_name(source, index, taken), group))
             last = index == len(groups) - 1  # hosts beyond the need stay in a pool
             mine, hosts = (hosts, []) if last else (hosts[: group.nodes], hosts[group.nodes :])
-            pools.append(_pool(names[id(group)], group, [_dump(host) for host in mine], len(groups) > 1))
-    placed = tuple(_placed(plan, names))
+            pools.append(_pool(*named[-1], [_dump(host) for host in mine], len(groups) > 1))
+    placed = tuple(_placed(plan, named))
     unused = tuple(pool.name for pool in free if pool not in kept)
     declared = tuple([*map(_dump, kept), *pools])
     whole, refusal = _environment(env, declared, placed) if env else ({}, "")
-    return Proposal(declared, placed, names, unused, whole, refusal)
+    return Proposal(declared, tuple(named), placed, unused, whole, refusal)
 
 
 def _name(source: str, index: int, taken: set[str]) -> str:
@@ -144,14 +144,14 @@ def _model(group: Group) -> dict[str, Any]:
     }
 
 
-def _placed(plan: Plan, names: Mapping[int, str]) -> Iterator[Placed]:
+def _placed(plan: Plan, named: Sequence[tuple[str, Group]]) -> Iterator[Placed]:
     for need in plan.needs:
         found: Counter[tuple[str, str, str]] = Counter()
-        for group in plan.groups:
+        for name, group in named:
             for kind, pods in group.pods.get(need.name, {}).items():
                 part = plan.parts[kind]
                 text = part.text if need.count == 1 else f"{need.count} whole GPUs"
-                found[names[id(group)], text, part.profile] += pods
+                found[name, text, part.profile] += pods
         for (pool, text, profile), pods in found.items():
             yield Placed(need.name, pool, pods, text, profile)
 

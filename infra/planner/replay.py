@@ -97,7 +97,7 @@ def _at_limit(pool: Pool, machine: Machine) -> tuple[int, int, int]:
 def _count(pool: Pool, machine: Machine | None) -> int | None:
     """Nodes of the pool, an elastic one at its limit; None if that is not declared."""
     if not pool.elastic:
-        return len(pool.hosts) if pool.hosts else pool.nodes
+        return pool.declared_nodes
     if pool.by_autoscaler or machine is None:
         return pool.max_nodes if pool.by_autoscaler else None
     kinds = len(pool.capacity) if pool.by_karpenter else 1  # each capacity type has the limit
@@ -151,7 +151,7 @@ def _reason(shape: Shape, nodes: Nodes, rows: object) -> tuple[str, str]:
     known = sorted({model for kind in nodes.kinds for model in kind})
     if nodes.fits(any_model, rows).any():
         remedy = f"name some of {', '.join(known)}, or add a pool"
-        return f"no node whose GPUs are {' or '.join(shape.models)} holds it", remedy
+        return f"no node with {' or '.join(shape.models)} holds it", remedy
     if nodes.fits(replace(any_model, cpu_milli=0, memory_mib=0), rows).any():
         size = f"{shape.cpu_milli / 1000:g} cores and {shape.memory_mib / 1024:g} GiB"
         with_gpus = " with such GPUs" if shape.gpus else ""

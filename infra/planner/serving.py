@@ -19,9 +19,8 @@ from infra.model.base.fields import Flag, Model, Strict, matching, option, requi
 from infra.model.gpu.mig import is_plain
 from infra.model.gpu.models import GPUS
 from infra.planner import latency
-from infra.planner.latency import Setting
+from infra.planner.latency import WHOLE, Setting
 
-WHOLE = "whole"
 COLUMNS = ("part", "batch", "processes", "throughput", "latency_ms")
 _Amount = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 

@@ -24,13 +24,12 @@ from infra.model.gpu.models import Gpu
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig, Mps, TimeSlicing
 from infra.model.workload import matching
+from infra.planner.latency import SMS_IN_MIG_MODE, WHOLE
 from infra.planner.need import Need
-from infra.planner.serving import WHOLE
 
 SERIAL = 0.105
 SWITCHING = 1.37
 MPS_SPEED = 0.925
-_SMS_IN_MIG_MODE = 98 / 108
 _MOST_REPLICAS = 64
 """Shares of a GPU that are considered; CERN measured 8."""
 
@@ -80,9 +79,8 @@ def mig_slice(gpu: Gpu, profile: Profile) -> Part:
     assert gpu.geometry is not None
     sms = profile.compute / gpu.geometry.compute
     if gpu.geometry.compute == 7:
-        sms *= _SMS_IN_MIG_MODE
-    memory = profile.memory_mib or gpu.memory_mib * profile.memory // gpu.geometry.memory
-    return Part("mig", memory, throughput(sms), profile=profile.name)
+        sms *= SMS_IN_MIG_MODE
+    return Part("mig", gpu.slice_mib(profile), throughput(sms), profile=profile.name)
 
 
 def time_slice(gpu: Gpu, replicas: int) -> Part:

@@ -17,11 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra import strict_yaml
 from infra.model.base.errors import InputError, Place
 
 MILLI = 1000
 """Parts of a GPU that a share is counted in, as openb does."""
 _MIB = 1024
+_MAX_BYTES = 2**30
+"""Of a trace; openb's have half a MiB for 8000 jobs."""
 _OURS = ("arrival", "duration", "name", "gpus", "cpu", "memory")
 _OPENB = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _NODES = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -184,11 +187,7 @@ class _Row:
 
 
 def _rows(path: Path, *formats: tuple[str, ...]) -> list[_Row]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not UTF-8"
-        raise InputError(str(path), reason, "name a csv file") from None
+    text = strict_yaml.read_text(path, "name a csv file", _MAX_BYTES).removeprefix("\ufeff")
     reader = csv.DictReader(text.splitlines())
     header = [name.strip() for name in reader.fieldnames or ()]
     wanted = " or ".join(",".join(columns) for columns in formats)

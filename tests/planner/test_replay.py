@@ -132,7 +132,7 @@ def test_what_is_not_declared_is_said() -> None:
 @pytest.mark.parametrize(
     ("shape", "fact"),
     [
-        (Shape(1, 1000, 1, 1, ("H100",)), "no node whose GPUs are H100 holds it; name some of T4, or add"),
+        (Shape(1, 1000, 1, 1, ("H100",)), "no node with H100 holds it; name some of T4, or add"),
         (Shape(8, 1000, 1, 1), "no node offers as many whole GPUs as 8; request less"),
         (Shape(1, 1000, 99_000, 1024), "no node with such GPUs has 99 cores and 1 GiB for it; request"),
         (Shape(0, 0, 1, 1), "no pool takes jobs without GPUs; add a pool without GPUs"),

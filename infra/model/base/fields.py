@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -326,7 +327,13 @@ def _memory(value: str) -> str:
     return value
 
 
+def number_as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 Cpu = Annotated[str, AfterValidator(_cpu)]
+CpuRequest = Annotated[Cpu, BeforeValidator(number_as_text, json_schema_input_type=str | float)]
+"""An amount of CPU that may be written as a number."""
 Memory = Annotated[str, AfterValidator(_memory), Field(strict=True)]
 HugePages = Annotated[
     Memory,

@@ -118,7 +118,7 @@ def _check_pools(cluster: str, pools: Sequence[Pool]) -> None:
         unused.check_pool(cluster, pool, path)
         _check_nodes(cluster, pool, path)
         _check_slices(pool, path)
-    total = sum(pool.nodes or len(pool.hosts or ()) for pool in pools)
+    total = sum(pool.declared_nodes or 0 for pool in pools)
     if total > (limit := node_limit(cluster)):
         platform = "EKS" if cluster == "aws" else "Kubernetes"
         fact = f"they have {total} nodes, and a cluster of {platform} has at most {limit}"

@@ -44,6 +44,7 @@ from infra.model.gpu.mig import (
     RTX_PRO_4500,
     RTX_PRO_6000,
     Geometry,
+    Profile,
 )
 
 Modules = Literal["open", "proprietary"]
@@ -98,6 +99,11 @@ class Gpu:
     @property
     def mig_capable(self) -> bool:
         return self.geometry is not None
+
+    def slice_mib(self, profile: Profile) -> int:
+        """Memory of a MIG slice in MiB; if it has not been read, its share of the GPU's."""
+        assert self.geometry is not None
+        return profile.memory_mib or self.memory_mib * profile.memory // self.geometry.memory
 
     @property
     def mps_capable(self) -> bool:

@@ -282,6 +282,11 @@ class Pool(Model):
         return self.openstack or OpenstackPool()
 
     @property
+    def declared_nodes(self) -> int | None:
+        """Its hosts, or its number of nodes; None for an elastic pool and for nodes that a selector finds."""
+        return len(self.hosts) if self.hosts else self.nodes
+
+    @property
     def min_nodes(self) -> int:
         """Minimum number of nodes of its node group; OpenStack only."""
         return self.elastic.min_nodes if self.elastic else self.nodes or 0

@@ -16,7 +16,7 @@ from infra import versions
 from infra.model.base.errors import InputError
 from infra.model.base.fields import (
     Count,
-    Cpu,
+    CpuRequest,
     HugePages,
     LabelValue,
     Memory,
@@ -28,6 +28,7 @@ from infra.model.base.fields import (
     Text,
     WorkloadName,
     matching,
+    number_as_text,
     option,
     refusing,
     required,
@@ -128,17 +129,13 @@ class Notebook(Model):
         return EDITORS[self.editor]
 
 
-def _number_as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
 def _check_program(command: tuple[str, ...]) -> tuple[str, ...]:
     if command and not command[0].strip():
         raise InputError("[0]", "names no program", "name one, or leave command out")
     return command
 
 
-Word = Annotated[Text, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
+Word = Annotated[Text, BeforeValidator(number_as_text, json_schema_input_type=str | float)]
 Variable = Annotated[
     Strict,
     matching("[A-Za-z_][A-Za-z0-9_]*", "a variable name", "use letters, digits and _"),
@@ -168,9 +165,7 @@ class BaseWorkload(Model):
         description="MIG profile, if the pool has several, or whole GPUs in addition.",
     )
     count: Count | None = Field(default=None, description="GPUs, shares or slices per pod; 1 if left out.")
-    cpu: Annotated[Cpu, BeforeValidator(_number_as_text, json_schema_input_type=str | float)] = Field(
-        default="1", description="CPU request per pod, in cores."
-    )
+    cpu: CpuRequest = Field(default="1", description="CPU request per pod, in cores.")
     memory: Memory = Field(default="1Gi", description="Memory request and limit per pod.")
     runtime_class: ObjectName | None = Field(
         default=None, description="RuntimeClass of its pods; that of the environment if left out."

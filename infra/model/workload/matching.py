@@ -91,8 +91,7 @@ def memory_mib(pool: Pool, gpu: Gpu, resource: str) -> int:
     """
     profile = profile_of(pool, gpu, resource)
     if profile is not None:
-        assert gpu.geometry is not None
-        return profile.memory_mib or gpu.memory_mib * profile.memory // gpu.geometry.memory
+        return gpu.slice_mib(profile)
     return gpu.memory_mib // (pool.sharing.replicas if isinstance(pool.sharing, Mps) else 1)
 
 

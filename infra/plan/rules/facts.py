@@ -107,9 +107,8 @@ def _per_node(pool: Pool, amounts: dict[int, int]) -> str:
 
 def _declared(pool: Pool) -> Rule:
     """GPUs of the pool: declared, or those of its current nodes if their number is not declared."""
-    nodes = pool.nodes or len(pool.hosts or ())
-    if nodes:
-        return constant(DECLARED, nodes * pool.gpu_count, _labels(pool))
+    if pool.declared_nodes:
+        return constant(DECLARED, pool.declared_nodes * pool.gpu_count, _labels(pool))
     return record(DECLARED, f'sum({NODE_GPUS}{{pool="{pool.name}"}}) or {_NO_NODES}', _labels(pool))
 
 
