@@ -140,12 +140,13 @@ class GpuOperatorRemoval(Removal):
         if "pools" not in olds:
             return {}
         before, after = ({*map(str, reveal(inputs.get("pools")) or ())} for inputs in (olds, news))
-        key, off = (_OPERANDS, "false") if reveal(news.get("simulated")) else (DEVICE_PLUGIN_CONFIG, None)
+        simulated = reveal(news.get("simulated"))
+        key, off = (_OPERANDS, "false") if simulated else (DEVICE_PLUGIN_CONFIG, None)
         found: dict[str, dict[str, str | None]] = {}
         for node in await self._nodes(news, before - after):
             if labels(node).get(key) != off:
                 found[node["metadata"]["name"]] = {key: off}
-        for node in await self._nodes(news, after - before):
+        for node in await self._nodes(news, after - before if simulated else ()):
             if labels(node).get(_OPERANDS) == "false":
                 found[node["metadata"]["name"]] = {_OPERANDS: None}
         return found

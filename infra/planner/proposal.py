@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from infra.config import parse
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
 from infra.model.pool import allocatable
 from infra.model.pool.elastic import NODES
 from infra.model.pool.pool import Pool
-from infra.planner.plan import Group, Plan, Sharing, is_same
+from infra.model.pool.sharing import Sharing
+from infra.planner.plan import Group, Plan, is_same
 
 PART_LABEL = "gpuform.io/part"
 """Distinguishes nodes of an existing cluster's pool that is split; its nodes must carry it."""
@@ -91,21 +94,21 @@ def _dump(model: Any) -> Any:
 
 
 def _pool(name: str, group: Group, hosts: Sequence[Any], split: bool) -> dict[str, Any]:
-    one = group.candidate
+    one, sharing = group.candidate, _sharing(group)
     if one.pool is None:
         machine: dict[str, Any] = {"machine": one.machine} if one.machine else {}
         chosen = machine or {"gpu": {"models": [one.gpu.name], "count": one.gpus}}
-        return {"name": name} | chosen | {"nodes": group.nodes} | _sharing(group.sharing)
+        return {"name": name} | chosen | {"nodes": group.nodes} | sharing
     found: dict[str, Any] = {**_dump(one.pool), "name": name}
-    if not is_same(one.pool, group.sharing):
+    changes = not is_same(one.pool, group.sharing)
+    if changes:
         found.pop("sharing", None)
-        found |= _sharing(group.sharing)
-        if group.sharing.how == "mig" and one.pool.strategy != "mixed":
-            found["sharing"]["strategy"] = "mixed"
+        found |= sharing
     if one.pool.hosts:
         found["hosts"] = list(hosts)
     elif one.pool.elastic:
-        found["elastic"] = _elastic(one.pool, group)
+        found["elastic"] = _dump(one.pool.elastic)
+        found["elastic"]["max"] = _limits(one.pool, group, sharing if changes else None)
     elif one.pool.selector and split:
         found["selector"] = {**one.pool.selector, PART_LABEL: name}
     elif one.pool.nodes is not None:
@@ -113,35 +116,29 @@ def _pool(name: str, group: Group, hosts: Sequence[Any], split: bool) -> dict[st
     return found
 
 
-def _sharing(sharing: Sharing) -> dict[str, Any]:
+def _sharing(group: Group) -> dict[str, Any]:
+    """The pool's key ``sharing``; slices of several profiles need the strategy mixed."""
+    sharing, pool = group.sharing, group.candidate.pool
     if sharing.how == "exclusive":
         return {}
     if sharing.how == "mig":
-        return {"sharing": {"kind": "mig", "layout": dict(sharing.layout)}}
+        own = {"strategy": "mixed"} if pool and pool.strategy != "mixed" else {}
+        return {"sharing": {"kind": "mig", "layout": dict(sharing.layout)} | own}
     return {"sharing": {"kind": sharing.how, "replicas": sharing.replicas}}
 
 
-def _elastic(pool: Pool, group: Group) -> dict[str, Any]:
-    """The pool's limits; those of resources anew if the sharing changes, all others at least as needed."""
+def _limits(pool: Pool, group: Group, changed: Mapping[str, Any] | None) -> dict[str, int]:
+    """The elastic pool's limits: nodes at least as planned, resources anew for a ``changed`` sharing."""
     assert pool.elastic is not None
-    found: dict[str, Any] = _dump(pool.elastic)
-    if NODES in pool.elastic.max:
-        found["max"] = {NODES: max(pool.elastic.max[NODES], group.nodes)}
-    elif not is_same(pool, group.sharing):
-        changed = pool.model_copy(update={"sharing": type(pool).model_validate(_model(group)).sharing})
-        limits = {key: value for key, value in pool.elastic.max.items() if "/" not in key}
-        offered = allocatable.resources(changed, group.candidate.gpus)
-        found["max"] = limits | {key: number * group.nodes for key, number in offered.items()}
-    return found
-
-
-def _model(group: Group) -> dict[str, Any]:
-    one = group.candidate
-    return {
-        "name": "planned",
-        "gpu": {"models": [one.gpu.name], "count": one.gpus},
-        **_sharing(group.sharing),
-    }
+    limits = dict(pool.elastic.max)
+    if NODES in limits:
+        return {NODES: max(limits[NODES], group.nodes)}
+    if changed is None:
+        return limits
+    sharing = TypeAdapter[Any](Sharing).validate_python(changed.get("sharing", {"kind": "exclusive"}))
+    offered = allocatable.resources(pool.model_copy(update={"sharing": sharing}), group.candidate.gpus)
+    kept = {key: value for key, value in limits.items() if "/" not in key}
+    return kept | {key: number * group.nodes for key, number in offered.items()}
 
 
 def _placed(plan: Plan, named: Sequence[tuple[str, Group]]) -> Iterator[Placed]:

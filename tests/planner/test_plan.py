@@ -242,3 +242,17 @@ def test_only_as_many_nodes_as_needed_are_cut_anew() -> None:
     kept, cut = propose(found, env).pools
     assert (kept["name"], kept["nodes"], kept["sharing"]) == ("a100", 2, halves)
     assert (cut["name"], cut["nodes"]) == ("a100-2", 1)
+
+
+def test_an_elastic_pool_that_is_cut_anew_is_limited_by_what_it_offers_then() -> None:
+    """With the operator's strategy single, its own is mixed, so slices have names of their own."""
+    pool = {"machine": "p4d.24xlarge", "elastic": {"max": {"nvidia.com/gpu": 16}}}
+    work = {"name": "w", "kind": "deployment", "pool": "p0", "replicas": 9, "image": "a:1"}
+    env = aws(pool, workloads=[work], mig_strategy="single")
+    demand = demands.Demand.model_validate({"name": "w", "gpu_memory": "18Gi", "compute": 0.4})
+    found = make_plan(env, demands.needs_of(env, [demand], ROOT), candidates_of(env, (), price_list(env)))
+    (declared,) = propose(found, env).pools
+    assert declared["sharing"]["strategy"] == "mixed"
+    slices = declared["sharing"]["layout"]
+    assert declared["elastic"]["max"] == {f"nvidia.com/mig-{name}": 8 * n for name, n in slices.items()}
+    assert propose(found, env).refusal == ""

@@ -252,3 +252,10 @@ def test_a_pool_that_comes_back_before_its_nodes_were_deleted_gets_its_operands(
     assert update(cluster, [], ["t4", "new"])
     on = {"metadata": {"labels": {f"{DEPLOY}operands": None}}}
     assert cluster.changes == [("PATCH", "/api/v1/nodes/t4-0", on)]
+
+
+def test_operands_that_a_user_has_turned_off_stay_off(cluster: FakeClient) -> None:
+    """Only simulated nodes get the label from here."""
+    add_node(cluster, "gpu-1", {"gpuform.io/pool": "new", f"{DEPLOY}operands": "false"})
+    assert not update(cluster, ["t4"], ["t4", "new"], simulated=False)
+    assert cluster.changes == []
