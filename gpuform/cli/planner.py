@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from infra.planner.need import Need
     from infra.planner.plan import Group, Plan
     from infra.planner.proposal import Proposal
+    from infra.planner.steps import Step
 
 _CELL = 6
 """Letters for each memory slice in a picture: eight of them and a pool's name fit into 80 columns."""
@@ -58,7 +59,10 @@ def plan(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", help="Stack file to write, with the planned pools: Pulumi.STACK.yaml."
+            "-o",
+            "--output",
+            help="Stack file to write, with the planned pools: Pulumi.STACK.yaml; if that takes several "
+            "updates, Pulumi.STACK-1.yaml and so on before it.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -72,6 +76,7 @@ def plan(
     from infra.planner import plan as planner
     from infra.planner.candidates import candidates_of
     from infra.planner.proposal import propose
+    from infra.planner.steps import sequence
 
     if not stack and file is None:
         raise InputError(
@@ -94,15 +99,18 @@ def plan(
         left += unmeasured
     found = planner.make_plan(env, needs, candidates, limit)
     proposal = propose(found, env)
+    steps = sequence(env, proposal.environment) if env and proposal.environment else []
     why = list(reasons.alternatives(found)) if explain else []
     claimed = demands.unplanned(env) if env else ()
     left += [f"{name} is left out: its GPUs are allocated by claim" for name in claimed]
     if output:
         if not proposal.environment:
             raise InputError("-o", f"gpuform would refuse these pools: {proposal.refusal}", "leave -o out")
-        output.write_text(_yaml({"config": {KEY: dict(proposal.environment)}}), encoding="utf-8")
+        documents = [*(step.environment for step in steps[:-1]), proposal.environment]
+        for file, document in zip(_files(output, len(documents)), documents, strict=True):
+            file.write_text(_yaml({"config": {KEY: dict(document)}}), encoding="utf-8")
     if as_json:
-        show(True, _document(found, proposal, why, left), ())
+        show(True, _document(found, proposal, steps, why, left), ())
         return
     show(False, None, [_pools(proposal), "", _placements(found, proposal), ""])
     for line in _pictures(proposal):
@@ -113,10 +121,21 @@ def plan(
         say("\n" + _yaml({"pools": list(proposal.pools)}))
     for line in _summary(found):
         say(line)
+    if len(steps) > 1 or any(step.waiting for step in steps):
+        show(False, None, ["", _steps(steps)])
     for line in _notes(proposal, left):
         warn(line)
     if output:
-        say(f"wrote {short_path(output)}; next: gpuform rehearse {planned}")
+        names = ", ".join(str(short_path(name)) for name in _files(output, len(steps) or 1))
+        say(f"wrote {names}; next: gpuform rehearse {planned}")
+
+
+def _files(output: Path, steps: int) -> list[Path]:
+    """A file for each update; the last has the name as given."""
+    before = [output.with_name(f"{output.stem}-{number}.yaml") for number in range(1, steps)]
+    for file in before:
+        stack_of_new_file(file)
+    return [*before, output]
 
 
 def _yaml(content: dict[str, Any]) -> str:
@@ -232,6 +251,21 @@ def _alternatives(why: list[Alternative]) -> Any:
     return build_table("alternatives", columns, rows, whole=("part",), optional=("GPU",))
 
 
+def _steps(steps: Sequence[Step]) -> Any:
+    """What each update changes; counts are nodes."""
+    rows = []
+    for number, step in enumerate(steps, 1):
+        counts = {
+            name: (step.start.get(name, 0), step.nodes.get(name, 0)) for name in {*step.start, *step.nodes}
+        }
+        nodes = [f"{name} {now} -> {then}" for name, (now, then) in sorted(counts.items()) if now != then]
+        moved = [f"{name}, waits for it" if name in step.waiting else name for name in step.moved]
+        rows.append((str(number), "\n".join(nodes) or "-", "\n".join(moved) or "-"))
+    return build_table(
+        "updates", ("update", "nodes", "workloads that get other GPUs"), rows, whole=("update",)
+    )
+
+
 def _summary(plan: Plan) -> Iterator[str]:
     from infra.planner.plan import is_same
 
@@ -267,7 +301,9 @@ def _notes(proposal: Proposal, left: Sequence[str]) -> Iterator[str]:
         yield f"gpuform would refuse these pools: {proposal.refusal}"
 
 
-def _document(plan: Plan, proposal: Proposal, why: list[Alternative], left: Sequence[str]) -> dict[str, Any]:
+def _document(
+    plan: Plan, proposal: Proposal, steps: Sequence[Step], why: list[Alternative], left: Sequence[str]
+) -> dict[str, Any]:
     return {
         "unit": plan.unit,
         "price": round(plan.price, 4),
@@ -287,6 +323,10 @@ def _document(plan: Plan, proposal: Proposal, why: list[Alternative], left: Sequ
         ],
         "pools": list(proposal.pools),
         "demands": [asdict(one) for one in proposal.placed],
+        "steps": [
+            {"nodes": dict(step.nodes), "moved": list(step.moved), "waiting": list(step.waiting)}
+            for step in steps
+        ],
         "alternatives": [asdict(one) for one in why],  # with --explain
         "left_out": list(proposal.unused),
         "notes": list(left),

@@ -151,10 +151,10 @@ def needs_of(
     slice or share. Workloads that get their GPUs by claim are left out.
     """
     changes = {demand.name: demand for demand in given}
-    declared = {need.name: need for need in (*(_declared(env) if env else ()), *others)}
-    short = Counter(name.rpartition("/")[2] for name in declared)
+    needs = {need.name: need for need in (*(declared(env) if env else ()), *others)}
+    short = Counter(name.rpartition("/")[2] for name in needs)
     found = []
-    for name, need in declared.items():
+    for name, need in needs.items():
         last = name.rpartition("/")[2]
         change = changes.pop(name, None) or (changes.pop(last, None) if short[last] == 1 else None)
         found.append(_changed(need, change, folder) if change else need)
@@ -188,7 +188,8 @@ def _changed(need: Need, demand: Demand, folder: Path) -> Need:
     return replace(changed, pools=None) if changed.pools == () else changed
 
 
-def _declared(env: Environment) -> Iterator[Need]:
+def declared(env: Environment) -> Iterator[Need]:
+    """What the stack's workloads with GPUs are guaranteed today."""
     for work in env.workloads:
         pools = [pool for pool in fit.workload_pools(env, work) if pool.gpus and not pool.by_claim]
         resource = workload_matching.requested_resource(pools, work) if pools else None

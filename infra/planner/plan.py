@@ -256,7 +256,7 @@ class _Model:
             kind = (one.name, "exclusive", size)
             if self._offer(one, room, kind, part, [need for need in needs if need.count == size]):
                 kinds[size] = kind
-        for sizes in _largest_sets(one.gpus, sorted(kinds)):
+        for sizes in largest_sets(one.gpus, sorted(kinds)):
             slots: dict[Kind, int] = {kinds[size]: count for size, count in sizes.items()}
             self._use(one, room, Sharing("exclusive"), slots)
 
@@ -317,7 +317,7 @@ def is_same(pool: Pool, sharing: Sharing) -> bool:
     return getattr(pool.sharing, "replicas", 1) == sharing.replicas
 
 
-def _largest_sets(gpus: int, sizes: Sequence[int]) -> Iterator[dict[int, int]]:
+def largest_sets(gpus: int, sizes: Sequence[int]) -> Iterator[dict[int, int]]:
     """Numbers of sets of each size to which no set can be added on one node."""
     if not sizes:
         return
@@ -326,7 +326,7 @@ def _largest_sets(gpus: int, sizes: Sequence[int]) -> Iterator[dict[int, int]]:
         yield {size: gpus // size} if gpus // size else {}
         return
     for count in range(gpus // size + 1):
-        for found in _largest_sets(gpus - count * size, rest):
+        for found in largest_sets(gpus - count * size, rest):
             if count or found:
                 yield found | ({size: count} if count else {})
 

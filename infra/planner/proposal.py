@@ -51,7 +51,16 @@ class Proposal:
 
 
 def propose(plan: Plan, env: Environment | None) -> Proposal:
-    """The plan's pools, each with its own name, after those without GPUs; workloads are moved to them."""
+    """The plan's pools, each with its own name, after those without GPUs; workloads are moved to them.
+
+    Nodes that are shared in another way are a pool of another name, so that they can be there beside those
+    of now; unless the environment would be refused, as with a quota on the pool.
+    """
+    found = _propose(plan, env, beside=True)
+    return _propose(plan, env, beside=False) if found.refusal else found
+
+
+def _propose(plan: Plan, env: Environment | None, beside: bool) -> Proposal:
     by_source: dict[str, list[Group]] = defaultdict(list)
     for group in plan.groups:
         pool = group.candidate.pool
@@ -66,7 +75,9 @@ def propose(plan: Plan, env: Environment | None) -> Proposal:
         groups.sort(key=lambda group: not (first and is_same(first, group.sharing)))
         hosts = list(first.hosts or ()) if first else []
         for index, group in enumerate(groups):
-            named.append((_name(source, index, taken), group))
+            changed = first and first.declared_nodes is not None and not is_same(first, group.sharing)
+            number = index + 1 if beside and changed and not index else index
+            named.append((_name(source, number, taken), group))
             last = index == len(groups) - 1  # hosts beyond the need stay in a pool
             mine, hosts = (hosts, []) if last else (hosts[: group.nodes], hosts[group.nodes :])
             pools.append(_pool(*named[-1], [_dump(host) for host in mine], len(groups) > 1))
