@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,18 @@ class Found:
 
     def all(self, kind: Kind) -> Sequence[Json]:
         return self.objects.get(kind, ())
+
+
+@contextmanager
+def well_formed(source: str) -> Iterator[None]:
+    """Raises InputError for ``source`` if an object in it lacks what an API server always returns."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fact = f"has an object that no API server returns ({type(error).__name__}: {error})"
+        raise InputError(source, fact, "write it again with kubectl -o json") from None
 
 
 def read_cluster(kubeconfig: Path, context: str | None = None, kinds: Sequence[Kind] = KINDS) -> Found:

@@ -51,14 +51,9 @@ def adopt(
     else:
         assert dump is not None
         found = objects.read_dump(dump)
-    cluster = {"kind": "existing", "kubeconfig": _portable(kubeconfig or Path("~/.kube/config"))}
-    try:
-        result = declare.adopt(found, cluster | ({"context": context} if context else {}), name)
-    except InputError:
-        raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        fact = f"has an object that no API server returns ({type(error).__name__}: {error})"
-        raise InputError(str(dump or kubeconfig), fact, "write it again with kubectl -o json") from None
+    cluster = declared_cluster(kubeconfig, context)
+    with objects.well_formed(str(dump or kubeconfig)):
+        result = declare.adopt(found, cluster, name)
     left_out = (*result.without_pool, *result.left_out)
     text = "\n".join(_lines(result.document, left_out))
     if output:
@@ -80,6 +75,12 @@ def adopt(
         say(f"not declared: {entry}")
     assert output is not None
     say(f"wrote {short_path(output)}; next: gpuform preview {name}")
+
+
+def declared_cluster(kubeconfig: Path | None, context: str | None) -> dict[str, str]:
+    """An environment's ``cluster``; with kubectl's usual kubeconfig for one that is known by a dump."""
+    found = {"kind": "existing", "kubeconfig": _portable(kubeconfig or Path("~/.kube/config"))}
+    return found | ({"context": context} if context else {})
 
 
 def _portable(path: Path) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +17,10 @@ from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
 from gpuform.cli.output import AsJson, reach_cluster, say, short_path, show, stack_of_new_file, warn
+from gpuform.cli.target import Context, read_running
 from gpuform.reports.tables import build_table
 from infra.config import KEY, price_list
+from infra.model.base.labels import ENVIRONMENT
 from infra.model.base.prices import HOURS_PER_MONTH, PriceList
 from infra.model.environment import Environment
 
@@ -50,6 +53,14 @@ def plan(
             metavar="TIME", help="Count what the pods took in this time, as 14d, by the stack's Prometheus."
         ),
     ] = "",
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Kubeconfig, or output of `kubectl get -o json`: count the pods and nodes that are there.",
+        ),
+    ] = None,
+    context: Context = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print every alternative of each demand, with the reason.")
     ] = False,
@@ -71,6 +82,7 @@ def plan(
 
     Prints pools for the stack file, or writes a new one. Asks no cloud, and a cluster only with --measured.
     """
+    from gpuform.adopt.objects import well_formed
     from infra.planner import demands
     from infra.planner import explain as reasons
     from infra.planner import plan as planner
@@ -78,19 +90,25 @@ def plan(
     from infra.planner.proposal import propose
     from infra.planner.steps import sequence
 
-    if not stack and file is None:
-        raise InputError(
-            "STACK", "neither a stack nor --demands is given", "name a stack, or a file of demands"
-        )
-    if output and not stack:
+    if not stack and file is None and source is None:
+        remedy = "name a stack, or give --demands or --from"
+        raise InputError("STACK", "is missing, and so is what to count", remedy)
+    if context and not source:
+        raise InputError("--context", "is given without --from", "give both")
+    if output and not (stack or source):
         raise InputError("-o", "is given without a stack", "name the stack of which the new file is a copy")
     planned = stack_of_new_file(output) if output else ""
-    paths = Paths.here(stack) if stack else Paths.here()
+    paths = Paths.here(stack) if stack else Paths.anywhere()
     env = load_environment(stack, paths) if stack else None
     given = demands.read(file) if file else None
-    others, left = _of_manifests(env, manifests or ())
+    nodes: Mapping[str, Sequence[str]] = {}
+    running: list[Need | str] = []
+    if source:
+        with well_formed(str(source)):
+            env, nodes, running = _running(env, source, context, planned or "adopted")
+    others, left = _of_manifests(env, manifests or (), running)
     prices = price_list(env, paths.prices) if env else PriceList()
-    candidates = candidates_of(env, given.machines if given else (), prices)
+    candidates = candidates_of(env, given.machines if given else (), prices, nodes)
     folder = file.parent if file else Path()
     needs = demands.needs_of(env, given.demands if given else (), folder, others)
     if measured:
@@ -99,16 +117,22 @@ def plan(
         left += unmeasured
     found = planner.make_plan(env, needs, candidates, limit)
     proposal = propose(found, env)
-    steps = sequence(env, proposal.environment) if env and proposal.environment else []
+    before = demands.needs_of(env, (), folder, others)
+    steps = sequence(env, before, proposal, nodes) if env and proposal.environment else []
     why = list(reasons.alternatives(found)) if explain else []
     claimed = demands.unplanned(env) if env else ()
     left += [f"{name} is left out: its GPUs are allocated by claim" for name in claimed]
+    files: list[Path] = []
     if output:
         if not proposal.environment:
             raise InputError("-o", f"gpuform would refuse these pools: {proposal.refusal}", "leave -o out")
+        before_it = [output.with_name(f"{output.stem}-{number}.yaml") for number in range(1, len(steps))]
+        for path in before_it:
+            stack_of_new_file(path)
+        files = [*before_it, output]
         documents = [*(step.environment for step in steps[:-1]), proposal.environment]
-        for file, document in zip(_files(output, len(documents)), documents, strict=True):
-            file.write_text(_yaml({"config": {KEY: dict(document)}}), encoding="utf-8")
+        for path, document in zip(files, documents, strict=True):
+            path.write_text(_yaml({"config": {KEY: dict(document)}}), encoding="utf-8")
     if as_json:
         show(True, _document(found, proposal, steps, why, left), ())
         return
@@ -123,36 +147,64 @@ def plan(
         say(line)
     if len(steps) > 1 or any(step.waiting for step in steps):
         show(False, None, ["", _steps(steps)])
-    for line in _notes(proposal, left):
+    for line in (*_relabelled(steps), *_notes(proposal, left)):
         warn(line)
     if output:
-        names = ", ".join(str(short_path(name)) for name in _files(output, len(steps) or 1))
-        say(f"wrote {names}; next: gpuform rehearse {planned}")
-
-
-def _files(output: Path, steps: int) -> list[Path]:
-    """A file for each update; the last has the name as given."""
-    before = [output.with_name(f"{output.stem}-{number}.yaml") for number in range(1, steps)]
-    for file in before:
-        stack_of_new_file(file)
-    return [*before, output]
+        say(f"wrote {', '.join(str(short_path(path)) for path in files)}; next: gpuform rehearse {planned}")
 
 
 def _yaml(content: dict[str, Any]) -> str:
     return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=76, allow_unicode=True)
 
 
-def _of_manifests(env: Environment | None, files: Sequence[Path]) -> tuple[list[Need], list[str]]:
-    """Needs of the manifests' pods, and what is left out of them."""
+def _running(
+    env: Environment | None, source: Path, context: str | None, name: str
+) -> tuple[Environment, dict[str, tuple[str, ...]], list[Need | str]]:
+    """The stack, or the cluster as `gpuform adopt` declares it; nodes by pool; needs of pods of others.
+
+    Of an existing cluster the nodes are those that run, the busiest first.
+    """
+    from gpuform.adopt import declare, objects
+    from gpuform.cli.adopt import declared_cluster
+    from gpuform.kubernetes.kinds import NODE, POD
+    from gpuform.usage.demand import running_needs
+    from gpuform.usage.nodes import parse_pod
+
+    found = read_running(source, context, (*objects.KINDS, POD))
+    if POD in found.denied:
+        raise InputError("--from", "its credentials may not list pods", "use others, or give a dump")
+    pods = found.all(POD)
+    if env is None:
+        cluster = declared_cluster(source if objects.is_kubeconfig(source) else None, context)
+        adopted = declare.adopt(found, cluster, name)
+        env = adopted.environment
+    else:
+        pods = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(ENVIRONMENT) != env.name]
+    load: Counter[str] = Counter()
+    for pod in found.all(POD):
+        record = parse_pod(pod, env.name)
+        load[record.node] += sum(record.gpu_requests.values())
+    nodes: dict[str, list[str]] = {}
+    for node in found.all(NODE):
+        tags = (node["metadata"].get("labels") or {}).items()
+        if pool := next((one for one in env.pools if one.selector and one.selector.items() <= tags), None):
+            nodes.setdefault(pool.name, []).append(node["metadata"]["name"])
+    by_load = {pool: tuple(sorted(names, key=lambda one: -load[one])) for pool, names in nodes.items()}
+    return env, by_load, list(running_needs(env, pods))
+
+
+def _of_manifests(
+    env: Environment | None, files: Sequence[Path], found: Sequence[Need | str]
+) -> tuple[list[Need], list[str]]:
+    """Needs of the manifests' pods and of those ``found``, and what is left out of them."""
     from gpuform.manifests import documents, pods
     from gpuform.manifests.needs import needs
 
-    if not files:
-        return [], []
-    if env is None:
-        raise InputError("STACK", "is missing, and -f is given", "name the stack on which they run")
-    everything = documents.parse_all(documents.read_files(files))
-    found = list(needs(env, (pod for one in everything for pod in pods.find(one)), "default"))
+    if files:
+        if env is None:
+            raise InputError("STACK", "is missing, and -f is given", "name the stack on which they run")
+        everything = documents.parse_all(documents.read_files(files))
+        found = [*found, *needs(env, (pod for one in everything for pod in pods.find(one)), "default")]
     return [one for one in found if not isinstance(one, str)], [one for one in found if isinstance(one, str)]
 
 
@@ -169,7 +221,7 @@ def _measured(
     from gpuform.usage.prometheus import connect
     from lab.plane.layout import prometheus_port
 
-    if env is None:
+    if env is None or not stack:
         raise InputError("STACK", "is missing, and --measured is given", "name the stack that runs")
     if not re.fullmatch("[1-9][0-9]{0,4}[mhdw]", window):
         raise InputError("--measured", f"{window!r} is no time", "give it as 90m, 12h, 14d or 4w")
@@ -188,17 +240,23 @@ def _measured(
 
 def _pools(proposal: Proposal) -> Any:
     rows = [
-        (name, _nodes(group), _machine(group), group.sharing.text, str(group.nodes * group.candidate.gpus))
+        (
+            name,
+            _nodes(name, group),
+            _machine(group),
+            group.sharing.text,
+            str(group.nodes * group.candidate.gpus),
+        )
         for name, group in proposal.groups
     ]
     columns = ("pool", "nodes", "machine", "sharing", "GPUs")
     return build_table("pools", columns, rows, whole=("pool", "nodes", "GPUs"))
 
 
-def _nodes(group: Group) -> str:
-    pool = group.candidate.pool
-    now = pool and pool.declared_nodes
-    return f"{group.nodes} (now {now})" if now and now != group.nodes else str(group.nodes)
+def _nodes(name: str, group: Group) -> str:
+    pool, now = group.candidate.pool, group.candidate.now
+    is_new = pool is None or pool.name != name
+    return str(group.nodes) if is_new or now in (None, group.nodes) else f"{group.nodes} (now {now})"
 
 
 def _machine(group: Group) -> str:
@@ -255,15 +313,22 @@ def _steps(steps: Sequence[Step]) -> Any:
     """What each update changes; counts are nodes."""
     rows = []
     for number, step in enumerate(steps, 1):
-        counts = {
-            name: (step.start.get(name, 0), step.nodes.get(name, 0)) for name in {*step.start, *step.nodes}
-        }
-        nodes = [f"{name} {now} -> {then}" for name, (now, then) in sorted(counts.items()) if now != then]
+        nodes = [f"{name} {now} -> {then}" for name, now, then in step.changes]
         moved = [f"{name}, waits for it" if name in step.waiting else name for name in step.moved]
         rows.append((str(number), "\n".join(nodes) or "-", "\n".join(moved) or "-"))
     return build_table(
         "updates", ("update", "nodes", "workloads that get other GPUs"), rows, whole=("update",)
     )
+
+
+def _relabelled(steps: Sequence[Step]) -> Iterator[str]:
+    """Nodes of a running cluster for which labels decide in which pool they are."""
+    from infra.planner.proposal import PART_LABEL
+
+    for number, step in enumerate(steps, 1):
+        for pool in sorted({*step.labels.values()}):
+            nodes = " ".join(sorted(node for node, name in step.labels.items() if name == pool))
+            yield f"before update {number}: kubectl label node {nodes} {PART_LABEL}={pool} --overwrite"
 
 
 def _summary(plan: Plan) -> Iterator[str]:
@@ -304,6 +369,8 @@ def _notes(proposal: Proposal, left: Sequence[str]) -> Iterator[str]:
 def _document(
     plan: Plan, proposal: Proposal, steps: Sequence[Step], why: list[Alternative], left: Sequence[str]
 ) -> dict[str, Any]:
+    from infra.planner.proposal import PART_LABEL
+
     return {
         "unit": plan.unit,
         "price": round(plan.price, 4),
@@ -324,7 +391,12 @@ def _document(
         "pools": list(proposal.pools),
         "demands": [asdict(one) for one in proposal.placed],
         "steps": [
-            {"nodes": dict(step.nodes), "moved": list(step.moved), "waiting": list(step.waiting)}
+            {
+                "nodes": [{"pool": name, "before": now, "after": then} for name, now, then in step.changes],
+                "labels": [{"node": node, PART_LABEL: pool} for node, pool in step.labels.items()],
+                "moved": list(step.moved),
+                "waiting": list(step.waiting),
+            }
             for step in steps
         ],
         "alternatives": [asdict(one) for one in why],  # with --explain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,7 +17,6 @@ from gpuform.cli.output import (
     Only,
     OnlyStack,
     Operator,
-    cluster_failures,
     require_file,
     say,
     short_path,
@@ -25,11 +24,8 @@ from gpuform.cli.output import (
     warn,
     working,
 )
-from gpuform.cli.target import Context
+from gpuform.cli.target import Context, read_running
 from lab.toolchain import Toolchain
-
-if TYPE_CHECKING:
-    from gpuform.adopt.objects import Found
 
 
 def preview(
@@ -97,19 +93,6 @@ def preview(
         raise typer.Exit(1)
 
 
-def _running(source: Path, context: str | None) -> Found:
-    """Nodes and pods of a cluster. Raises InputError for what is neither a kubeconfig nor a dump."""
-    from gpuform.adopt import objects
-    from lab.rehearse.running import KINDS
-
-    if not objects.is_kubeconfig(source):
-        if context is not None:
-            raise InputError("--context", f"{source} is no kubeconfig", "leave it out")
-        return objects.read_dump(source, KINDS)
-    with cluster_failures(source.name, source, "--from"):
-        return objects.read_cluster(source, context, KINDS)
-
-
 def rehearse(
     stack: OnlyStack,
     as_json: AsJson = False,
@@ -166,6 +149,7 @@ def rehearse(
     from lab.rehearse import options, scaled
     from lab.rehearse.document import document
     from lab.rehearse.run import Rehearsal
+    from lab.rehearse.running import KINDS
 
     if fast:
         remedy = "leave it out: Karpenter's AWS controller launches the nodes, in about the same time"
@@ -179,7 +163,7 @@ def rehearse(
     requested = options.Options(
         workloads=workloads,
         manifests=tuple(manifests or ()),
-        running=_running(source, context) if source else None,
+        running=read_running(source, context, KINDS) if source else None,
         hash_names=hash_names,
         timeout_s=timeout,
         shrink=shrink,

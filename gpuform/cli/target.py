@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,10 @@ from gpuform.usage.cluster_objects import LiveObjects
 from gpuform.usage.status import ClusterStatus, summarise_status
 from infra.model.base import labels
 from infra.model.environment import Environment
+
+if TYPE_CHECKING:
+    from gpuform.adopt.objects import Found
+    from gpuform.kubernetes.kinds import Kind
 
 StackOrNone = Annotated[
     str | None,
@@ -99,3 +103,15 @@ def target_of(stack: str | None, kubeconfig: Path | None, context: str | None) -
         notes=tuple(f"in no pool: {error}" for error in adopted.without_pool),
         selectors={group.name: group.selector for group in adopted.groups},
     )
+
+
+def read_running(source: Path, context: str | None, kinds: Sequence[Kind]) -> Found:
+    """Objects of a cluster. Raises InputError for what is neither a kubeconfig nor a dump."""
+    from gpuform.adopt import objects
+
+    if not objects.is_kubeconfig(source):
+        if context is not None:
+            raise InputError("--context", f"{source} is no kubeconfig", "leave it out")
+        return objects.read_dump(source, kinds)
+    with cluster_failures(source.name, source, "--from"):
+        return objects.read_cluster(source, context, kinds)

@@ -1,14 +1,37 @@
-"""Why a pod is not ready, and what it requests from its node, by the scheduler's rule."""
+"""Why a pod is not ready, what makes it, and what it requests from its node, by the scheduler's rule."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from infra.model.base.quantities import is_sidecar, total_requests
 
 Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Controller:
+    """What makes pods; a pod without one is its own."""
+
+    namespace: str
+    kind: str
+    name: str
+
+
+def by_controller(pods: Iterable[Manifest]) -> dict[Controller, list[Manifest]]:
+    """Pods by their controller; those of a Deployment's ReplicaSets together, as they have its name."""
+    found: dict[Controller, list[Manifest]] = {}
+    for pod in sorted(pods, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"])):
+        meta = pod["metadata"]
+        owners = [one for one in meta.get("ownerReferences") or () if one.get("controller")]
+        kind, name = (owners[0]["kind"], owners[0]["name"]) if owners else ("Pod", meta["name"])
+        revision = (meta.get("labels") or {}).get("pod-template-hash", "")
+        owner = Controller(meta["namespace"], kind, name.removesuffix(f"-{revision}") if revision else name)
+        found.setdefault(owner, []).append(pod)
+    return found
 
 
 def condition(manifest: Manifest, type: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What running pods took of their GPUs, for the planner: their peaks over a time, by workload.
+"""What running pods need of their GPUs, for the planner: what they are guaranteed, and their peaks.
 
 Throughput: the 99th percentile of GPUs used, from the recorded series, which attributes the load of shared
 devices by request. Memory: the peak that DCGM saw; it names pods on whole GPUs and MIG instances only, so the
@@ -8,10 +8,18 @@ memory of pods that share a GPU stays as declared.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+import yaml
+
+from gpuform.kubernetes.pods import by_controller
+from gpuform.manifests.documents import Document
+from gpuform.manifests.needs import needs
+from gpuform.manifests.pods import find
 from gpuform.usage.prometheus import Prometheus, Sample
+from infra.model.environment import Environment
 from infra.plan.rules.promql import POD_USED
 from infra.planner.need import Need
 
@@ -19,6 +27,16 @@ _BUSY = "max by (namespace, pod) (quantile_over_time(0.99, {series}[{window}]))"
 _MEMORY = 'max by (namespace, pod) (max_over_time(DCGM_FI_DEV_FB_USED{{pod!=""}}[{window}]))'
 _LEAST = 0.01
 """Part of a GPU that an idle pod counts with."""
+
+
+def running_needs(env: Environment, pods: Iterable[Mapping[str, Any]]) -> Iterator[Need | str]:
+    """A need for the pods of each controller that run or wait, each as the first; or why it is left out."""
+    rest = (pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"))
+    for controller, group in by_controller(rest).items():
+        if controller.kind not in ("DaemonSet", "Node"):
+            meta = {**group[0]["metadata"], "name": controller.name}
+            pod = Document("", 0, yaml.MappingNode("", []), {**group[0], "kind": "Pod", "metadata": meta})
+            yield from needs(env, (replace(one, count=len(group)) for one in find(pod)), "default")
 
 
 def with_measured(prometheus: Prometheus, needs: Sequence[Need], window: str) -> Iterator[tuple[Need, bool]]:

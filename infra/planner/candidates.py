@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 
 from infra.model.base.errors import InputError
 from infra.model.base.fields import listing
@@ -18,7 +19,10 @@ from infra.plan import cost
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of node: ``price`` in USD per hour, and what is ``free`` for workloads, if they are known."""
+    """A kind of node: ``price`` in USD per hour, and what is ``free`` for workloads, if they are known.
+
+    ``found``: names of a running cluster's nodes, in the order in which the pool keeps them.
+    """
 
     name: str
     gpu: Gpu
@@ -27,6 +31,7 @@ class Candidate:
     pool: Pool | None = None
     price: float | None = None
     free: node_resources.NodeResources | None = None
+    found: tuple[str, ...] = ()
 
     @property
     def room(self) -> dict[str, int]:
@@ -35,22 +40,34 @@ class Candidate:
 
     @property
     def limit(self) -> int | None:
-        """Hosts of the pool; None for nodes that a cloud creates, or of an unknown number."""
-        return len(self.pool.hosts) if self.pool and self.pool.hosts else None
+        """Hosts of the pool, or nodes found; None for nodes that a cloud creates, or of an unknown number."""
+        return (len(self.pool.hosts or self.found) or None) if self.pool else None
+
+    @property
+    def now(self) -> int | None:
+        """Nodes that the pool has, by declaration or found."""
+        return self.pool.declared_nodes or self.limit if self.pool else None
 
 
-def candidates_of(env: Environment | None, machines: Sequence[str], prices: PriceList) -> list[Candidate]:
-    """The stack's pools with GPUs, one for each machine that they may have, and the named machines."""
-    found = (
-        [one for pool in env.pools if pool.gpus and not pool.by_claim for one in _of_pool(env, pool, prices)]
-        if env
-        else []
-    )
+def candidates_of(
+    env: Environment | None,
+    machines: Sequence[str],
+    prices: PriceList,
+    found: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> list[Candidate]:
+    """The stack's pools with GPUs, one for each machine that they may have, and the named machines.
+
+    ``found``: names of a running cluster's nodes by pool.
+    """
+    candidates = []
+    for pool in env.pools if env else ():
+        if env and pool.gpus and not pool.by_claim:
+            names = tuple(found.get(pool.name, ()))
+            candidates += [replace(one, found=names) for one in _of_pool(env, pool, prices)]
     catalogue = env.catalogue if env else BUILT_IN
-    return [
-        *found,
-        *(_named(f"machines[{index}]", name, catalogue, prices) for index, name in enumerate(machines)),
-    ]
+    for index, name in enumerate(machines):
+        candidates.append(_named(f"machines[{index}]", name, catalogue, prices))
+    return candidates
 
 
 def _of_pool(env: Environment, pool: Pool, prices: PriceList) -> Iterator[Candidate]:

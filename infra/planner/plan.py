@@ -345,7 +345,7 @@ def _price_now(
     for one in candidates:
         if one.pool is None or one.pool.name in fixed:
             continue
-        if (nodes := one.pool.declared_nodes) is not None:
+        if (nodes := one.now) is not None:
             price += model.price(one) * nodes
             fixed.add(one.pool.name)
     uses = []

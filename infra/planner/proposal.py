@@ -19,8 +19,11 @@ from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Sharing
 from infra.planner.plan import Group, Plan, is_same
 
-PART_LABEL = "gpuform.io/part"
-"""Distinguishes nodes of an existing cluster's pool that is split; its nodes must carry it."""
+PART_LABEL = "gpu-pool"
+"""Distinguishes nodes of an existing cluster's pool that is split; its nodes must carry it.
+
+Not in gpuform.io/, because updates set labels there.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Proposal:
     """The stack with these pools, its workloads moved to them; empty if it is refused, or without a stack."""
     refusal: str = ""
     """Why gpuform would refuse the environment with these pools; empty if it does not, or without a stack."""
+    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of a running cluster's nodes by pool."""
 
 
 def propose(plan: Plan, env: Environment | None) -> Proposal:
@@ -68,24 +73,28 @@ def _propose(plan: Plan, env: Environment | None, beside: bool) -> Proposal:
     taken = {pool.name for pool in env.pools} if env else set()
     named: list[tuple[str, Group]] = []
     pools: list[dict[str, Any]] = []
+    labelled: dict[str, tuple[str, ...]] = {}
     free = [pool for pool in env.pools if pool.name not in by_source] if env else []
     kept = [pool for pool in free if not pool.gpus or pool.by_claim or pool.nodes is None]
     for source, groups in by_source.items():
         first = groups[0].candidate.pool
         groups.sort(key=lambda group: not (first and is_same(first, group.sharing)))
-        hosts = list(first.hosts or ()) if first else []
+        hosts: list[Any] = list((first.hosts if first else ()) or groups[0].candidate.found)
+        ends = [len(hosts) - sum(group.nodes for group in groups[at:]) for at in range(1, len(groups) + 1)]
         for index, group in enumerate(groups):
-            changed = first and first.declared_nodes is not None and not is_same(first, group.sharing)
+            mine = hosts[ends[index - 1] if index else 0 : ends[index]]  # the first has those beyond the need
+            changed = first and group.candidate.now is not None and not is_same(first, group.sharing)
             number = index + 1 if beside and changed and not index else index
             named.append((_name(source, number, taken), group))
-            last = index == len(groups) - 1  # hosts beyond the need stay in a pool
-            mine, hosts = (hosts, []) if last else (hosts[: group.nodes], hosts[group.nodes :])
-            pools.append(_pool(*named[-1], [_dump(host) for host in mine], len(groups) > 1))
+            split = len(groups) > 1 or number > 0
+            pools.append(_pool(*named[-1], [_dump(host) for host in mine], split))
+            if group.candidate.found:
+                labelled[named[-1][0]] = tuple(mine)
     placed = tuple(_placed(plan, named))
     unused = tuple(pool.name for pool in free if pool not in kept)
     declared = tuple([*map(_dump, kept), *pools])
     whole, refusal = _environment(env, declared, placed) if env else ({}, "")
-    return Proposal(declared, tuple(named), placed, unused, whole, refusal)
+    return Proposal(declared, tuple(named), placed, unused, whole, refusal, labelled)
 
 
 def _name(source: str, index: int, taken: set[str]) -> str:

@@ -2,15 +2,15 @@
 
 One update first changes the nodes, one by one and with eviction, then the workloads, and last removes pools
 that are no longer declared. So nodes that pods still use must wait for the update after the one that moves
-the pods. Nodes of a cloud are added beside those that go; hosts change pools as they become free. Only fixed
-numbers of nodes are counted: an elastic pool has nodes for whatever moves.
+the pods. Nodes of a cloud are added beside those that go; hosts change pools as they become free, and so do
+nodes that a selector finds on a running cluster. An elastic pool has nodes for whatever moves.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infra.config import parse
@@ -18,29 +18,39 @@ from infra.model.environment import Environment
 from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Exclusive
+from infra.model.workload.matching import resources_of
 from infra.planner import packing
-from infra.planner.demands import declared
 from infra.planner.need import Need
 from infra.planner.packing import Demand, Kind, Use
 from infra.planner.plan import largest_sets
+from infra.planner.proposal import PART_LABEL, Proposal
 
 _LIMIT_S = 1.0
+Needs = Mapping[str, tuple[Need, ...]]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One update: the ``environment`` that it declares, and its ``nodes`` by pool, of those with a number.
+    """One update: the ``environment`` that it declares, and nodes by pool at its ``start`` and its end.
 
-    ``start``: the nodes before it.
-    ``moved``: workloads that get other GPUs. ``waiting``: those of them with pods that are evicted before
-    their next GPU is ready, because too few nodes are free.
+    Of pools with a fixed number. ``moved``: workloads that get other GPUs. ``waiting``: those of them with
+    pods that are evicted before these are ready, because too few nodes are free. ``labels``: value of
+    PART_LABEL that nodes of a running cluster need first.
     """
 
     environment: Mapping[str, Any]
     start: Mapping[str, int]
     nodes: Mapping[str, int]
     moved: tuple[str, ...]
-    waiting: tuple[str, ...] = ()
+    waiting: tuple[str, ...]
+    labels: Mapping[str, str]
+
+    @property
+    def changes(self) -> list[tuple[str, int, int]]:
+        """Pools with other numbers of nodes: name, before, after."""
+        names = sorted({*self.start, *self.nodes})
+        counts = [(name, self.start.get(name, 0), self.nodes.get(name, 0)) for name in names]
+        return [change for change in counts if change[1] != change[2]]
 
 
 @dataclass
@@ -49,102 +59,126 @@ class _State:
 
     nodes: dict[str, int]
     hosts: dict[str, str]
-    needs: dict[str, Need]
+    needs: dict[str, tuple[Need, ...]]
+    pools: Mapping[str, Pool] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
         return {name: count for name, count in self.nodes.items() if count} | Counter(self.hosts.values())
 
+    def holds(self, nodes: Mapping[str, int], more: Iterable[Need] = ()) -> bool:
+        """Whether these nodes have the GPUs of all workloads, and ``more``, at a time."""
+        needs = [*(need for needs in self.needs.values() for need in needs), *more]
+        needs = [need for need in needs if {*(need.pools or ())} <= self.pools.keys()]
+        uses = [use for name in nodes for use in _uses(self.pools[name], needs)]
+        demands = [
+            Demand(str(index), need.amount, {(name, need.now, need.count): 1.0 for name in need.pools or ()})
+            for index, need in enumerate(needs)
+        ]
+        try:
+            packing.pack(uses, demands, _LIMIT_S, nodes)
+        except (packing.Unsatisfiable, TimeoutError):
+            return False
+        return True
 
-def sequence(env: Environment, document: Mapping[str, Any]) -> list[Step]:
-    """The updates from ``env`` to the environment of ``document``, which has the same workloads."""
-    target = parse(document)
-    pools = {**_counted(env), **_counted(target)}
-    state, goal = _state(env), _state(target)
-    left = {name for name, need in goal.needs.items() if _place(need) != _place(state.needs[name])}
+
+def sequence(
+    env: Environment, needs: Sequence[Need], proposal: Proposal, found: Mapping[str, Sequence[str]]
+) -> list[Step]:
+    """The updates from ``env`` to the proposed environment.
+
+    ``needs``: what runs now. ``found``: names of a running cluster's nodes by pool of ``env``.
+    """
+    target = parse(proposal.environment)
+    state = _state(env, found, {need.name: (need,) for need in needs})
+    goal = _state(target, proposal.found, _next(state.needs, target, proposal))
+    state.pools = {**state.pools, **goal.pools}
+    left = {name for name in goal.needs if goal.needs[name] != state.needs[name]}
     steps: list[Step] = []
+    labels: dict[str, str] = {}
     while left or state.counts() != goal.counts():
-        before = state.counts()
-        _resize(pools, state, goal)
-        moved = _move(pools, state, goal, left)
-        if not moved and state.counts() == before:
-            return [*steps, Step(document, before, goal.counts(), tuple(sorted(left)), tuple(sorted(left)))]
-        left -= moved
+        start = state.counts()
+        _resize(state, goal)
+        moved = _move(state, goal, left)
+        waiting: set[str] = set()
+        if not moved and state.counts() == start:
+            state.nodes, state.hosts, moved, waiting = goal.nodes, goal.hosts, left, left
+        left = left - moved
         for name in state.nodes.keys() - goal.nodes.keys():
-            _shrink(pools, state, name, 0)
-        is_last = not left and state.counts() == goal.counts()
-        declared_now = document if is_last else _document(env, document, pools, state, left)
-        steps.append(Step(declared_now, before, state.counts(), tuple(sorted(moved))))
+            _shrink(state, name, 0)
+        done = not left and state.counts() == goal.counts()
+        document = proposal.environment if done else _document(env, proposal.environment, state, left)
+        parts = {pool["name"] for pool in document["pools"] if PART_LABEL in (pool.get("selector") or {})}
+        new = {node: pool for node, pool in state.hosts.items() if pool in parts and labels.get(node) != pool}
+        labels |= new
+        moves = tuple(sorted(moved)), tuple(sorted(waiting))
+        steps.append(Step(document, start, state.counts(), *moves, new))
     return steps
 
 
-def _counted(env: Environment) -> dict[str, Pool]:
-    """Pools with a declared number of nodes with GPUs, which pods get as resources."""
-    return {
-        pool.name: pool
+def _state(env: Environment, found: Mapping[str, Sequence[str]], needs: Needs) -> _State:
+    """Of pools with a known number of nodes with GPUs, which pods get as resources."""
+    pools = [
+        pool
         for pool in env.pools
-        if pool.gpus and not pool.by_claim and pool.declared_nodes is not None
-    }
+        if pool.gpus and not pool.by_claim and (pool.declared_nodes is not None or pool.name in found)
+    ]
+    hosts = {host.name: pool.name for pool in pools for host in pool.hosts or ()}
+    hosts |= {host: name for name, hosts_found in found.items() for host in hosts_found}
+    nodes = {pool.name: pool.nodes for pool in pools if pool.nodes is not None}
+    return _State(nodes, hosts, dict(needs), {pool.name: pool for pool in pools})
 
 
-def _state(env: Environment) -> _State:
-    pools = _counted(env).values()
-    return _State(
-        {pool.name: pool.nodes for pool in pools if pool.nodes is not None},
-        {host.name: pool.name for pool in pools for host in pool.hosts or ()},
-        {need.name: need for need in declared(env)},
-    )
+def _next(needs: Needs, target: Environment, proposal: Proposal) -> dict[str, tuple[Need, ...]]:
+    """What the workloads have at the end: the same if their pools still offer it."""
+    found: dict[str, tuple[Need, ...]] = {}
+    for name, (need,) in needs.items():
+        placed = [one for one in proposal.placed if one.demand == name]
+        pools = [target.pool(one.pool) for one in placed]
+        next_ones = tuple(
+            replace(
+                need,
+                replicas=one.pods,
+                count=need.count if isinstance(pool.sharing, Exclusive) else 1,
+                pools=(one.pool,),
+                now=resources_of(pool, one.slice or None)[0],
+            )
+            for one, pool in zip(placed, pools, strict=True)
+        )
+        same = all(one.now == need.now and {*(one.pools or ())} <= {*(need.pools or ())} for one in next_ones)
+        found[name] = (need,) if same else next_ones
+    return found
 
 
-def _place(need: Need) -> tuple[object, ...]:
-    return need.pools, need.now
-
-
-def _resize(pools: Mapping[str, Pool], state: _State, goal: _State) -> None:
+def _resize(state: _State, goal: _State) -> None:
     """As many nodes as at the end, but for those that pods use where they are."""
     for name, nodes in goal.nodes.items():
         if nodes > state.nodes.get(name, 0):
             state.nodes[name] = nodes
         else:
-            _shrink(pools, state, name, nodes)
-    for host, pool in goal.hosts.items():
-        before = state.hosts[host]
-        state.hosts[host] = pool
-        if pool != before and not _holds(pools, state.counts(), state.needs.values()):
+            _shrink(state, name, nodes)
+    for host, pool in reversed(goal.hosts.items()):
+        before, state.hosts[host] = state.hosts[host], pool
+        if pool != before and not state.holds(state.counts()):
             state.hosts[host] = before
 
 
-def _shrink(pools: Mapping[str, Pool], state: _State, name: str, nodes: int) -> None:
-    for fewer in range(nodes, state.nodes[name] + 1):
-        if _holds(pools, state.counts() | {name: fewer}, state.needs.values()):
+def _shrink(state: _State, name: str, nodes: int) -> None:
+    for fewer in range(nodes, state.nodes[name]):
+        if state.holds(state.counts() | {name: fewer}):
             state.nodes[name] = fewer
             return
 
 
-def _move(pools: Mapping[str, Pool], state: _State, goal: _State, left: Iterable[str]) -> set[str]:
+def _move(state: _State, goal: _State, left: Iterable[str]) -> set[str]:
     """Workloads that find their next GPUs free while they have the present ones."""
     moved: set[str] = set()
-    held = list(state.needs.values())
+    more: list[Need] = []
     for name in sorted(left):
-        if _holds(pools, state.counts(), [*held, goal.needs[name]]):
-            held.append(goal.needs[name])
+        if state.holds(state.counts(), [*more, *goal.needs[name]]):
+            more += goal.needs[name]
             moved.add(name)
     state.needs |= {name: goal.needs[name] for name in moved}
     return moved
-
-
-def _holds(pools: Mapping[str, Pool], nodes: Mapping[str, int], needs: Iterable[Need]) -> bool:
-    """Whether these nodes have all these GPUs at a time."""
-    counted = [need for need in needs if {*(need.pools or ())} <= pools.keys()]
-    uses = [use for name in nodes for use in _uses(pools[name], counted)]
-    demands = [
-        Demand(str(index), need.amount, {(name, need.now, need.count): 1.0 for name in need.pools or ()})
-        for index, need in enumerate(counted)
-    ]
-    try:
-        packing.pack(uses, demands, _LIMIT_S, nodes)
-    except (packing.Unsatisfiable, TimeoutError):
-        return False
-    return True
 
 
 def _uses(pool: Pool, needs: Sequence[Need]) -> Iterator[Use]:
@@ -161,26 +195,25 @@ def _uses(pool: Pool, needs: Sequence[Need]) -> Iterator[Use]:
 
 
 def _document(
-    env: Environment,
-    document: Mapping[str, Any],
-    counted: Mapping[str, Pool],
-    state: _State,
-    left: Iterable[str],
+    env: Environment, document: Mapping[str, Any], state: _State, left: Iterable[str]
 ) -> dict[str, Any]:
     """The environment in between: pools with their nodes of now, and the workloads ``left`` as they were."""
     old = env.model_dump(mode="json", by_alias=True, exclude_unset=True)
     counts = state.counts()
     hosts = [host for pool in old["pools"] for host in pool.get("hosts") or ()]
+    last = {pool["name"] for pool in document["pools"]}
     pools = []
     for pool in {pool["name"]: pool for pool in (*old["pools"], *document["pools"])}.values():
         name = pool["name"]
-        if name not in counted:
+        if name not in state.pools:
             pools.append(pool)
-        elif pool.get("hosts"):
+        elif counts.get(name) and pool.get("hosts"):
             pools.append(pool | {"hosts": [host for host in hosts if state.hosts.get(host["name"]) == name]})
-        else:
-            pools.append(pool | {"nodes": counts.get(name, 0)})
-    pools = [pool for pool in pools if pool["name"] not in counted or counts.get(pool["name"])]
+        elif counts.get(name) and pool.get("selector"):
+            part = {} if name in last else {PART_LABEL: name}
+            pools.append(pool | {"selector": pool["selector"] | part})
+        elif counts.get(name):
+            pools.append(pool | {"nodes": counts[name]})
     works = [
         before if f"{before.get('namespace', 'default')}/{before['name']}" in left else after
         for before, after in zip(old.get("workloads", ()), document.get("workloads", ()), strict=True)

@@ -15,10 +15,11 @@ from functools import cached_property
 from typing import Any
 
 from gpuform.adopt import gpus
-from gpuform.adopt.objects import Found
+from gpuform.adopt.objects import Found, well_formed
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.listing import abbreviate, count_of
 from gpuform.kubernetes.kinds import NODE, POD
+from gpuform.kubernetes.pods import Controller, by_controller
 from gpuform.usage.nodes import CPU, MEMORY_GIB, Node, parse_node, parse_pod
 from infra import versions
 from infra.model.base import labels, namespaces
@@ -44,15 +45,6 @@ _STATES = "node.kubernetes.io/"
 """Taints by the node's state, and the tolerations that every pod gets of them."""
 _PLACED_BY = ("nodeSelector", "affinity", "topologySpreadConstraints", "hostNetwork")
 Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class _Owner:
-    """What makes pods; a pod without one is its own."""
-
-    namespace: str
-    kind: str
-    name: str
 
 
 @dataclass(frozen=True)
@@ -94,13 +86,8 @@ class _Names:
 
 def read(env: Environment, found: Found, hashed: bool = False) -> Running:
     """InputError if pods may not be listed, none runs there, or an object is damaged."""
-    try:
+    with well_formed("--from"):
         return _read(env, found, hashed)
-    except InputError:
-        raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        fact = f"has an object that no API server returns ({type(error).__name__}: {error})"
-        raise InputError("--from", fact, "write it again with kubectl -o json") from None
 
 
 def _read(env: Environment, found: Found, hashed: bool) -> Running:
@@ -124,7 +111,7 @@ def _read(env: Environment, found: Found, hashed: bool) -> Running:
     )
     rest = [pod for pod in bound if not _is_daemon(pod) and not _is_platform(env, pod)]
     reasons = [(pod, _cannot(pod, pools)) for pod in rest]
-    groups = _groups([pod for pod, why in reasons if not why])
+    groups = by_controller([pod for pod, why in reasons if not why])
     number = Counter(why for _, why in reasons if why)
     notes = [f"pods that run now, started anew: {len(rest) - number.total()}"]
     notes += [f"not started: {count_of(count, 'pod')} {why}" for why, count in sorted(number.items())]
@@ -141,20 +128,7 @@ def _read(env: Environment, found: Found, hashed: bool) -> Running:
     return Running(nodes, Foreign((*_beside(env, pods, names), *deployments), works, tuple(notes)))
 
 
-def _groups(pods: Iterable[Json]) -> dict[_Owner, list[Json]]:
-    """Pods by their controller; those of a Deployment's ReplicaSets together, as they have its name."""
-    found: dict[_Owner, list[Json]] = {}
-    for pod in sorted(pods, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"])):
-        meta = pod["metadata"]
-        owners = [one for one in meta.get("ownerReferences") or () if one.get("controller")]
-        kind, name = (owners[0]["kind"], owners[0]["name"]) if owners else ("Pod", meta["name"])
-        revision = (meta.get("labels") or {}).get("pod-template-hash", "")
-        owner = _Owner(meta["namespace"], kind, name.removesuffix(f"-{revision}") if revision else name)
-        found.setdefault(owner, []).append(pod)
-    return found
-
-
-def _title(owner: _Owner, taken: Counter[tuple[str, str]], names: _Names) -> tuple[str, str]:
+def _title(owner: Controller, taken: Counter[tuple[str, str]], names: _Names) -> tuple[str, str]:
     """Namespace and name of its Deployment here, which no other and no workload of the stack has."""
     is_shared = taken[owner.namespace, owner.name] > 1
     name = f"{owner.name}-{owner.kind.lower()}" if is_shared else owner.name

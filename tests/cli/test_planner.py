@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,9 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from gpuform.cli.main import app
-from infra.config import load
+from infra.config import KEY, load
+from tests.build.clusters import node, pod
+from tests.build.environments import declared
 
 pytestmark = pytest.mark.unit
 
@@ -57,10 +61,77 @@ def test_manifests_count_and_what_no_pool_offers_is_left_out(tmp_path: Path) -> 
     assert "search/big is left out: no pool offers nvidia.com/mig-7g.40gb to it" in result.stderr
 
 
+def running_cluster(folder: Path) -> Path:
+    """Five nodes of eight A100s: two full of one job, two of sixteen pods of a service, one free."""
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.count": "8"}
+    gpus = [{"resources": {"limits": {"nvidia.com/gpu": count}}} for count in ("8", "1")]
+    job = {"owner": ("Job", "train"), "namespace": "ml", **gpus[0]}
+    service = {"owner": ("ReplicaSet", "api-7d"), "namespace": "web", **gpus[1]}
+    items = [node(f"gpu-{index}", labels, {"nvidia.com/gpu": 8}) for index in range(5)]
+    items += [pod(f"train-{index}", f"gpu-{index}", **job) for index in range(2)]
+    tags = {"pod-template-hash": "7d"}
+    items += [pod(f"api-7d-{index}", f"gpu-{2 + index % 2}", labels=tags, **service) for index in range(16)]
+    items.append(pod("api-7d-old", "gpu-4", phase="Failed", labels=tags, **service))
+    file = folder / "dump.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return file
+
+
+def test_a_running_cluster_is_planned_without_a_stack(tmp_path: Path) -> None:
+    dump = running_cluster(tmp_path)
+    found = json.loads(plan("--from", dump, "--json").stdout)
+    (demands,) = [{one["demand"]: one["pods"] for one in found["demands"]}]
+    assert demands == {"ml/train": 2, "web/api": 16}
+    assert (found["now"], found["price"], found["unit"]) == (40, 32, "GPUs")
+    assert found["steps"] == []
+
+
+def test_of_a_running_cluster_free_nodes_are_cut_first_by_a_label(tmp_path: Path) -> None:
+    demands, file = tmp_path / "d.yaml", tmp_path / "Pulumi.planned.yaml"
+    demands.write_text("demands: [{name: web/api, gpu_memory: 4Gi, compute: 0.1}]")
+    result = plan("--from", running_cluster(tmp_path), "--demands", demands, "-o", file)
+    assert result.exit_code == 0
+    labelled = dict(re.findall("kubectl label node (.+) gpu-pool=([^ ]+) --overwrite", result.stderr))
+    assert labelled == {"gpu-0 gpu-1 gpu-2 gpu-3": "a100-sxm4-40gb", "gpu-4": "a100-sxm4-40gb-2"}
+    env = load(file)
+    assert (env.cluster.kind, env.name) == ("existing", "planned")
+    assert [pool.selector and pool.selector["gpu-pool"] for pool in env.pools] == [*labelled.values()]
+
+
+def test_updates_before_the_last_are_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = {"name": "a100", "gpu": {"models": ["A100-40GB"], "count": 4}, "nodes": 4}
+    train, serve = {"name": "train", "count": 4}, {"name": "serve", "replicas": 12}
+    works = [{"kind": "deployment", "pool": "a100", **work} for work in (train, serve)]
+    stack = {"config": {KEY: declared("embedded", pool, workloads=works)}}
+    (tmp_path / "Pulumi.yaml").write_text(Path("Pulumi.yaml").read_text())
+    (tmp_path / "Pulumi.e.yaml").write_text(yaml.safe_dump(stack))
+    (tmp_path / "d.yaml").write_text("demands: [{name: serve, gpu_memory: 4Gi, compute: 0.1}]")
+    monkeypatch.chdir(tmp_path)
+    arguments = ("e", "--demands", "d.yaml", "-o", "Pulumi.planned.yaml")
+    result = plan(*arguments)
+    assert "wrote Pulumi.planned-1.yaml, Pulumi.planned.yaml; next: gpuform rehearse planned" in result.stdout
+    assert [line.split() for line in result.stdout.splitlines() if "->" in line] == [
+        ["1", "a100-2", "0", "->", "1", "default/serve"],
+        ["2", "a100", "4", "->", "1", "-"],
+    ]
+    first, last = (load(tmp_path / f"Pulumi.planned{number}.yaml") for number in ("-1", ""))
+    assert [{pool.name: pool.nodes for pool in env.pools} for env in (first, last)] == [
+        {"a100": 4, "a100-2": 1},
+        {"a100": 1, "a100-2": 1},
+    ]
+    (tmp_path / "Pulumi.planned.yaml").unlink()
+    again = plan(*arguments)
+    assert (again.exit_code, "Pulumi.planned-1.yaml: already exists" in again.stderr) == (2, True)
+    assert not (tmp_path / "Pulumi.planned.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ((), "STACK: neither a stack nor --demands is given"),
+        (("--context", "here", "aws-dev"), "--context: is given without --from; give both"),
+        (("--from", "m.yaml", "--context", "here"), "--context: m.yaml is no kubeconfig; leave it out"),
+        (("--from", "m.yaml"), "m.yaml: holds no Node"),
+        ((), "STACK: is missing, and so is what to count"),
         (("--demands", "gone.yaml"), "gone.yaml: No such file or directory; name a file of demands"),
         (("-f", "m.yaml", "--demands", "d.yaml"), "STACK: is missing, and -f is given"),
         (("--demands", "d.yaml", "-o", "Pulumi.a.yaml"), "-o: is given without a stack"),

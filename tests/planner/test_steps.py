@@ -28,10 +28,10 @@ SMALL = Demand.model_validate({"name": "serve", "gpu_memory": "4Gi", "compute": 
 
 
 def planned(env: Environment, *given: Demand) -> list[Step]:
-    needs = demands.needs_of(env, given, Path())
+    before, needs = (demands.needs_of(env, some, Path()) for some in ((), given))
     proposal = propose(make_plan(env, needs, candidates_of(env, (), PriceList())), env)
     assert proposal.refusal == ""
-    steps = sequence(env, proposal.environment)
+    steps = sequence(env, before, proposal, {})
     assert not steps or parse(steps[-1].environment) == parse(proposal.environment)
     for step in steps:
         parse(step.environment)
@@ -75,18 +75,32 @@ def test_a_pool_that_all_workloads_leave_goes_with_the_update_that_moves_them() 
     assert changes(planned(env, SMALL)) == [({"a100-2": 1}, ("default/serve",), ())]
 
 
-def test_hosts_are_cut_in_turns_as_they_become_free() -> None:
-    steps = planned(hosts(4, 8), SMALL)
-    assert changes(steps) == [
-        ({"a100": 3, "a100-2": 1}, ("default/serve",), ()),
-        ({"a100": 1, "a100-2": 3}, (), ()),
-    ]
-    held = {pool["name"]: pool["hosts"] for pool in steps[0].environment["pools"]}
+def test_a_free_host_is_cut_and_the_others_stay() -> None:
+    (step,) = planned(hosts(4, 8), SMALL)
+    assert changes([step]) == [({"a100": 3, "a100-2": 1}, ("default/serve",), ())]
+    held = {pool["name"]: pool["hosts"] for pool in step.environment["pools"]}
     assert held.pop("cpu") == [{"name": "c0"}]
-    assert held == {"a100": [{"name": name} for name in ("h0", "h2", "h3")], "a100-2": [{"name": "h1"}]}
+    assert held == {"a100": [{"name": name} for name in ("h0", "h1", "h2")], "a100-2": [{"name": "h3"}]}
+
+
+def test_hosts_are_cut_in_turns_as_they_become_free() -> None:
+    """Three workloads fit on two cut hosts, of which one is free before the first two have moved."""
+    pool = {"name": "a100", "gpu": A100, "hosts": [f"h{index}" for index in range(10)]}
+    works = [{**SERVE, "name": name, "replicas": 10} for name in ("one", "two", "three")]
+    env = on("hosts", pool, workloads=[TRAIN, *works])
+    small = [SMALL.model_copy(update={"name": work["name"], "compute": 0.12}) for work in works]
+    first, second = planned(env, *small)
+    assert changes([first, second]) == [
+        ({"a100": 9, "a100-2": 1}, ("default/one", "default/three"), ()),
+        ({"a100": 8, "a100-2": 2}, ("default/two",), ()),
+    ]
+    held = {pool["name"]: [host["name"] for host in pool["hosts"]] for pool in first.environment["pools"]}
+    assert held["a100-2"] == ["h9"]
+    slices = {work["name"]: "slice" in work for work in first.environment["workloads"]}
+    assert slices == {"train": False, "one": True, "two": False, "three": True}
 
 
 def test_without_a_free_host_the_pods_that_must_wait_are_named() -> None:
     assert changes(planned(hosts(3, 8), SMALL)) == [
-        ({"a100": 1, "a100-2": 2}, ("default/serve",), ("default/serve",))
+        ({"a100": 2, "a100-2": 1}, ("default/serve",), ("default/serve",))
     ]

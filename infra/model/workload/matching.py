@@ -48,7 +48,7 @@ def matches(pools: Sequence[Pool], need: GpuNeed, slice: str | None = None) -> t
     """
     matched = []
     for pool in pools:
-        for resource in _resources(pool, slice):
+        for resource in resources_of(pool, slice):
             models = tuple(gpu for gpu in pool.gpus if not list(_unmet(need, pool, gpu, resource)))
             if models and (len(models) == len(pool.gpus) or pool.elastic is None):
                 matched.append(Match(pool, resource, models))
@@ -65,7 +65,7 @@ def pools_of(pools: Sequence[Pool], workload: Workload) -> list[Pool]:
     return [pool for pool in pools if product and product in allocatable.products(pool)]
 
 
-def _resources(pool: Pool, slice: str | None) -> list[str]:
+def resources_of(pool: Pool, slice: str | None) -> list[str]:
     return [name for name in allocatable.max_resources(pool) if slice is None or _is_slice(name, slice)]
 
 
@@ -73,7 +73,7 @@ def nearest_match(pools: Sequence[Pool], need: GpuNeed, slice: str | None = None
     """The offered resource closest to the need and what it lacks, in words; None if nothing is offered."""
     ranked = []
     for pool in pools:
-        for resource in _resources(pool, slice):
+        for resource in resources_of(pool, slice):
             unmet_by_gpu = {gpu: list(_unmet(need, pool, gpu, resource)) for gpu in pool.gpus}
             unsuitable = " or ".join(gpu.name for gpu, unmet in unmet_by_gpu.items() if unmet)
             for gpu, unmet in unmet_by_gpu.items():
