@@ -67,7 +67,7 @@ def best_throughput(serves: Serves, folder: Path, name: str) -> Mapping[str, flo
 def _predicted(
     rows: Sequence[tuple[Setting, float, float]], subject: str
 ) -> dict[Setting, tuple[float, float]]:
-    """Throughput and time of each measured batch and number of processes on every MIG profile."""
+    """Throughput, and time with a margin, of each measured batch and number of processes on every profile."""
     profiles = {
         profile.name
         for gpu in GPUS.values()
@@ -81,7 +81,8 @@ def _predicted(
     waits = median(row[2] / time for row, (_, time) in zip(rows, times, strict=True))
     found = latency.predicted(times, wanted, subject)
     return {
-        one: (one.batch * one.processes / time, waits * time) for one, time in zip(wanted, found, strict=True)
+        one: (one.batch * one.processes / time, waits * time * latency.MARGIN)
+        for one, time in zip(wanted, found, strict=True)
     }
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import math
 import random
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from statistics import mean, median
 
 import pytest
 
 from infra.model.base.errors import InputError
-from infra.planner.latency import FEWEST, Setting, predicted
+from infra.planner.latency import FEWEST, MARGIN, Setting, predicted
 
 pytestmark = pytest.mark.unit
 
@@ -32,27 +35,41 @@ def networks() -> Iterator[Rows]:
             ]
 
 
+def limits() -> Iterator[tuple[float, ...]]:
+    """For each network none, and half of ParvaGPU's latency targets in seconds: of S2, and of S3 and S4."""
+    rows = csv.reader((PARVAGPU / "slo_latency_ms_S1-S4.csv").open())
+    for _, *targets, _ in zip(*rows, strict=True):
+        yield math.inf, *(float(target) / 2000 for target in targets)
+
+
 @pytest.mark.skipif(not PARVAGPU.exists(), reason="ParvaGPU's measurements are not in the project")
-def test_half_of_the_measurements_predict_the_other_half_and_the_best_instance() -> None:
-    """Median error at most 10 %; the instance and processes chosen lose at most 3 % of throughput."""
-    errors, regrets = [], []
-    for rows in networks():
-        shuffled = random.Random(0).sample(rows, len(rows))
+@pytest.mark.parametrize("seed", range(4))
+def test_half_of_the_measurements_predict_the_other_half_and_the_best_instance(seed: int) -> None:
+    """Median error at most 10 %; the instance and processes chosen lose at most 3 % of throughput.
+
+    They keep each latency, by what was measured, since predicted times count longer.
+    """
+    errors, regrets = [], defaultdict[int, list[float]](list)
+    for rows, allowed in zip(networks(), limits(), strict=True):
+        shuffled = random.Random(seed).sample(rows, len(rows))
         half, rest = shuffled[: len(rows) // 2], shuffled[len(rows) // 2 :]
         guessed = predicted(half, [setting for setting, _ in rest], "rows")
         errors += [abs(time / guess - 1) for (_, time), guess in zip(rest, guessed, strict=True)]
-        believed = dict(half) | dict(zip((setting for setting, _ in rest), guessed, strict=True))
-        for batch in (1, 2, 4, 8, 16, 32, 64, 128):
-            speeds = {
-                one: (throughput(one, believed[one]), throughput(one, time))
-                for one, time in rows
-                if one.batch == batch
-            }
-            chosen = max(speeds.values())[1]
-            regrets.append(1 - chosen / max(speed for _, speed in speeds.values()))
-    assert len(regrets) == 88
+        guesses = dict(zip((setting for setting, _ in rest), guessed, strict=True))
+        believed, real = dict(half) | guesses, dict(rows)
+        longest = dict(half) | {one: time * MARGIN for one, time in guesses.items()}
+        for batch, (number, limit) in product((1, 2, 4, 8, 16, 32, 64, 128), enumerate(allowed)):
+            kept = [one for one in real if one.batch == batch and longest[one] <= limit]
+            if not kept:
+                continue
+            chosen = max(kept, key=lambda one: throughput(one, believed[one]))
+            assert real[chosen] <= limit
+            speeds = [throughput(one, time) for one, time in rows if one.batch == batch and time <= limit]
+            regrets[number].append(1 - throughput(chosen, real[chosen]) / max(speeds))
+    assert len(regrets[0]) == 88
+    assert min(map(len, regrets.values())) > 80
     assert median(errors) <= 0.1
-    assert mean(regrets) <= 0.03
+    assert max(map(mean, regrets.values())) <= 0.03
 
 
 def throughput(setting: Setting, time: float) -> float:
