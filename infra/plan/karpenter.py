@@ -11,9 +11,10 @@ A GPU node joins with the startup taint, which the readiness gate removes: witho
 as the node offers what the pod requests, whether or not a single kernel has run there.
 
 Karpenter takes a new node's capacity from its instance type, which says one GPU where there will be four
-shares: it would start four nodes for four pods (its issue 729). The overlay says the later capacity, per node
-and not per GPU, so there is one overlay for each number of GPUs. NodeOverlay is alpha
-(``karpenter.sh/v1alpha1``) and off by default: the release enables it if there is an overlay.
+shares: it would start four nodes for four pods (its issue 729), and none for shares of another name. The
+overlay says the later capacity, per node and not per GPU, so there is one overlay for each number of GPUs.
+NodeOverlay is alpha (``karpenter.sh/v1alpha1``) and off by default: the release enables it if there is an
+overlay.
 """
 
 from __future__ import annotations

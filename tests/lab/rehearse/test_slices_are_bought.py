@@ -41,12 +41,13 @@ def shared(name: str, machine: str, replicas: int, **more: object) -> dict[str, 
 ENV = aws(
     shared("story", "g4dn.xlarge", 3),
     shared("halves", "g4dn.xlarge", 2),
-    shared("quarters", "g4dn.xlarge", 4),
+    shared("quarters", "g4dn.12xlarge", 4),
     shared("eighths", "g4dn.xlarge", 8),
     pool("slices", machine="p4d.24xlarge", sharing={"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}),
     pool("whole", machine="g5.xlarge"),
     shared("counted", "g6.xlarge", 4, rename=False),
     shared("uncounted", "g6e.xlarge", 4, rename=False),
+    shared("unknown", "g4dn.xlarge", 4),
     pool("kept", machine="g6.2xlarge", spare=1),
     pool(
         "several",
@@ -134,15 +135,14 @@ def test_a_node_goes_when_half_of_the_pods_have_gone(site: KarpenterCluster) -> 
 
 
 def test_as_many_nodes_as_the_shares_need(site: KarpenterCluster) -> None:
-    replicas = {"halves": 2, "quarters": 4, "eighths": 8}
-    for name in replicas:
+    """Of one GPU, or of four, each; and none is bought and then given up."""
+    shares = {"halves": 2, "quarters": 4 * 4, "eighths": 8}
+    for name in shares:
         site.sell(name)
         site.run(name, 64, name, **{SHARED: "1"})
-    pods = {name: site.running(name, 64) for name in replicas}
-    assert {name: len(site.bought(name)) for name in replicas} == {
-        name: math.ceil(64 / each) for name, each in replicas.items()
-    }
-    for name, each in replicas.items():
+    pods = {name: site.running(name, 64) for name in shares}
+    for name, each in shares.items():
+        assert [instance.ended for instance in site.bought(name)] == [None] * math.ceil(64 / each)
         assert set(Counter(pod["spec"]["nodeName"] for pod in pods[name]).values()) == {each}
         assert site.late(pods[name]) == []
 
@@ -211,6 +211,19 @@ def test_the_control_without_overlay_buys_a_node_for_every_slice(site: Karpenter
         site.running(name, 8)
     assert len(site.bought("counted")) == 2
     assert len(site.bought("uncounted")) == 8
+
+
+def test_without_overlay_nothing_is_bought_for_a_renamed_share(site: KarpenterCluster) -> None:
+    site.sell("unknown", with_overlays=False)
+    site.run("unknown", 1, "unknown", **{SHARED: "1"})
+
+    def said() -> str:
+        events = site.get("events", "-n", "default", "--field-selector=reason=FailedScheduling")["items"]
+        about = [event for event in events if event["involvedObject"]["name"].startswith("unknown-")]
+        return "\n".join(event["message"] for event in about)
+
+    site.until(lambda: "no instance type has enough resources" in said(), "Karpenter's judgement")
+    assert site.bought("unknown") == ()
 
 
 @pytest.mark.parametrize(
