@@ -43,12 +43,12 @@ def _need(env: Environment, pod: FoundPod, name: str, requested: list[str]) -> N
     pools = [pool for pool in offering if placement.selects(env, pool, pod.spec)]
     if not pools:
         return f"{name} is left out: no pool offers {resource} to it; see `gpuform check`"
-    return need_now(
-        pools,
-        resource,
-        name=name,
-        pods=pod.count,
-        units=int(pod.total(resource)),
+    one = Need(
+        name,
+        pod.count,
         cpu=round(pod.total("cpu") * 1000),
         ram_mib=int(pod.total("memory") // _MIB),
+        efa=int(pod.total(labels.EFA)),
+        huge_mib=int(pod.total(labels.HUGE_PAGES) // _MIB),
     )
+    return need_now(pools, resource, one, int(pod.total(resource)))

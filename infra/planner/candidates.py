@@ -22,6 +22,7 @@ class Candidate:
     """A kind of node: ``price`` in USD per hour, and what is ``free`` for workloads, if they are known.
 
     ``found``: names of a running cluster's nodes, in the order in which the pool keeps them.
+    ``efa``: adapters; None if only the owner of the nodes knows.
     """
 
     name: str
@@ -32,11 +33,14 @@ class Candidate:
     price: float | None = None
     free: node_resources.NodeResources | None = None
     found: tuple[str, ...] = ()
+    efa: int | None = 0
 
     @property
     def room(self) -> dict[str, int]:
-        """Millicores, MiB and pods by name."""
-        return asdict(self.free) if self.free else {"pods": node_resources.PODS_PER_NODE}
+        """Millicores, MiB, pods, adapters and MiB in huge pages by name; what is not known is left out."""
+        free = asdict(self.free) if self.free else {"pods": node_resources.PODS_PER_NODE}
+        huge = node_resources.huge_pages_mib(self.pool) if self.pool else 0
+        return free | ({} if self.efa is None else {"efa": self.efa}) | {"hugepages": huge}
 
     @property
     def limit(self) -> int | None:
@@ -72,25 +76,26 @@ def candidates_of(
 
 def _of_pool(env: Environment, pool: Pool, prices: PriceList) -> Iterator[Candidate]:
     machines = node_resources.node_machines(env, pool)
+    efa = None if pool.selector else pool.adapters
     for machine in machines:
         assert machine.model is not None
         free = node_resources.free_resources(env, pool, machine)
         price = cost.node_price(env, pool, machine, prices)
         name = pool.name if len(machines) == 1 else f"{pool.name} on {machine.name}"
-        yield Candidate(name, machine.model, machine.gpus, machine.name, pool, price, free)
+        yield Candidate(name, machine.model, machine.gpus, machine.name, pool, price, free, efa)
     if not machines:
         smallest = min(pool.gpus, key=lambda gpu: gpu.memory_mib)
         for count in pool.gpu_counts:
             price = (env.cost.prices if env.cost else {}).get(pool.name)
             name = pool.name if len(pool.gpu_counts) == 1 else f"{pool.name} with {count} GPUs"
-            yield Candidate(name, smallest, count, pool=pool, price=price)
+            yield Candidate(name, smallest, count, pool=pool, price=price, efa=efa)
 
 
 def _named(path: str, name: str, catalogue: Catalogue, prices: PriceList) -> Candidate:
     machine, gpu = catalogue.machines.get(name), catalogue.gpu(name)
     if machine and machine.model:
         price = machine.usd_per_hour or prices.usd_per_hour.get(name)
-        return Candidate(name, machine.model, machine.gpus, name, None, price, _free(machine))
+        return Candidate(name, machine.model, machine.gpus, name, None, price, _free(machine), machine.efa)
     if gpu:
         return Candidate(gpu.name, gpu, 1)
     known = [*(one.name for one in catalogue.machines.values() if one.gpus), *catalogue.gpu_names]

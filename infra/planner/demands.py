@@ -20,6 +20,7 @@ from infra.model.base.fields import (
     Count,
     CpuRequest,
     Flag,
+    HugePages,
     Memory,
     Model,
     PodCount,
@@ -44,6 +45,7 @@ from infra.planner.serving import Serves, best_throughput
 _MIB = 2**20
 _KEYS = "demands, and machines without a stack"
 _NAME_A_FILE = "name a file of demands"
+_NOT_TEXT = ("replicas", "compute", "unbounded", "count", "efa")
 
 
 _Name = Annotated[
@@ -78,6 +80,8 @@ class Demand(Model):
     serves: Serves | None = option("Rate and latency of requests, instead of replicas.")
     cpu: CpuRequest | None = option("CPU request of each pod, in cores.")
     memory: Memory | None = option("Memory request of each pod.")
+    efa: Count | None = option("Elastic Fabric Adapters of each pod.")
+    hugepages: HugePages | None = option("Huge pages of 2Mi of each pod, in addition to memory.")
 
     @model_validator(mode="after")
     def _check_replicas(self) -> Demand:
@@ -137,7 +141,7 @@ def _read_csv(file: Path) -> Demands:
 def _cell(key: str, value: str) -> Any:
     if key == "models":
         return value.split()
-    return yaml.safe_load(value) if key in ("replicas", "compute", "unbounded", "count") else value.strip()
+    return yaml.safe_load(value) if key in _NOT_TEXT else value.strip()
 
 
 def needs_of(
@@ -176,13 +180,15 @@ def _changed(need: Need, demand: Demand, folder: Path) -> Need:
         "count": demand.count,
         "cpu": demand.cpu and cpu_millis(demand.cpu),
         "ram_mib": demand.memory and memory_bytes(demand.memory) // _MIB,
+        "efa": demand.efa,
+        "huge_mib": demand.hugepages and memory_bytes(demand.hugepages) // _MIB,
     }
     if demand.count is not None and demand.compute is None and not need.now:
         given["compute"] = 1.0
     if demand.serves:
         given["rate"] = demand.serves.rate
         given["measured"] = best_throughput(demand.serves, folder, demand.name)
-    if demand.models or demand.gpu_memory:
+    if demand.models or demand.gpu_memory or demand.efa or demand.hugepages:
         given["pools"] = ()
     changed = replace(need, **{key: value for key, value in given.items() if value is not None})
     return replace(changed, pools=None) if changed.pools == () else changed
@@ -194,23 +200,21 @@ def declared(env: Environment) -> Iterator[Need]:
         pools = [pool for pool in fit.workload_pools(env, work) if pool.gpus and not pool.by_claim]
         resource = workload_matching.requested_resource(pools, work) if pools else None
         if resource:
-            yield need_now(
-                pools,
-                resource,
-                name=f"{work.namespace}/{work.name}",
-                pods=work.pods,
-                units=work.device_count,
+            pod = Need(
+                f"{work.namespace}/{work.name}",
+                work.pods,
                 cpu=cpu_millis(work.cpu),
                 ram_mib=memory_bytes(work.memory) // _MIB,
+                efa=work.efa or 0,
+                huge_mib=memory_bytes(work.hugepages or "0Mi") // _MIB,
             )
+            yield need_now(pools, resource, pod, work.device_count)
 
 
-def need_now(
-    pools: Sequence[Pool], resource: str, *, name: str, pods: int, units: int, cpu: int, ram_mib: int
-) -> Need:
-    """What ``pods`` pods are guaranteed by ``units`` of a resource that these pools offer.
+def need_now(pools: Sequence[Pool], resource: str, pod: Need, units: int) -> Need:
+    """What pods are guaranteed by ``units`` of a resource that these pools offer.
 
-    ``name``: NAMESPACE/NAME. ``cpu``: millicores, ``ram_mib``: MiB of a pod.
+    ``pod``: their NAMESPACE/NAME and number, and what each takes of its node.
     """
     offering = [pool for pool in pools if resource in allocatable.max_resources(pool)]
     shared = [sharing_costs.guaranteed(pool, gpu, resource) for pool in offering for gpu in pool.gpus]
@@ -218,17 +222,19 @@ def need_now(
     whole = all(isinstance(pool.sharing, Exclusive) for pool in offering)
     owners = {pool.trust for pool in offering}
     parts = 1 if whole else units  # slices of a pod may be of several GPUs
-    return Need(
-        name,
-        replicas=pods * parts,
+    return replace(
+        pod,
+        replicas=pod.replicas * parts,
         memory_mib=min(part.memory_mib for part in shared),
         compute=min(part.compute for part in shared),
         workload_class="low_priority" if turns else "performance",
-        trust=name.partition("/")[0] if owners == {"multi"} else "",
+        trust=pod.name.partition("/")[0] if owners == {"multi"} else "",
         models=frozenset(gpu.name for pool in offering for gpu in pool.gpus),
         count=units if whole else 1,
-        cpu=cpu // parts,
-        ram_mib=ram_mib // parts,
+        cpu=pod.cpu // parts,
+        ram_mib=pod.ram_mib // parts,
+        efa=pod.efa / parts,
+        huge_mib=pod.huge_mib / parts,
         pools=tuple(pool.name for pool in pools),
         now=resource,
     )

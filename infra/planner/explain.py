@@ -9,7 +9,7 @@ from infra.model.gpu.models import Gpu
 from infra.planner import sharing_costs
 from infra.planner.need import Need
 from infra.planner.packing import Kind
-from infra.planner.plan import Plan, is_same
+from infra.planner.plan import Plan, is_same, lacks
 from infra.planner.sharing_costs import Part
 
 _MOST_PRICED = 30
@@ -38,7 +38,10 @@ def alternatives(plan: Plan) -> Iterator[Alternative]:
 
 
 def _of_gpu(plan: Plan, need: Need, gpu: Gpu) -> Iterator[Alternative]:
-    names = {one.name for one in plan.candidates if one.gpu == gpu}
+    nodes = [one for one in plan.candidates if one.gpu == gpu]
+    names = {one.name for one in nodes}
+    lacking = (f"{one.name}: {fact}" for one in nodes for fact in lacks(need, one).values())
+    without = next(lacking, "no node may offer it")
     offered: dict[Part, list[Kind]] = {}
     for kind in next(one for one in plan.problem.demands if one.name == need.name).gives:
         if isinstance(kind, tuple) and kind[0] in names:
@@ -55,7 +58,7 @@ def _of_gpu(plan: Plan, need: Need, gpu: Gpu) -> Iterator[Alternative]:
             pods *= gpu.geometry.max_slices(part.profile)
         kinds = offered.get(part, [])
         is_chosen = any(kind in used for kind in kinds)
-        reason = sharing_costs.refusal(need, gpu, part)
+        reason = sharing_costs.refusal(need, gpu, part) or ("" if kinds else without)
         if not reason and not is_chosen:
             reason = _against(plan, need, part, kinds, chosen, keeps)
         yield Alternative(need.name, gpu.name, part.text, pods, is_chosen, reason)
@@ -65,8 +68,6 @@ def _against(
     plan: Plan, need: Need, part: Part, kinds: Collection[Kind], chosen: Collection[Part], keeps: bool
 ) -> str:
     """What speaks against a part that suits: by what it makes the whole plan dearer, or what is worse."""
-    if not kinds:
-        return "no node with it has the CPU and memory"
     if len(plan.needs) > _MOST_PRICED:
         return "suits"
     try:

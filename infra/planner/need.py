@@ -17,9 +17,10 @@ Class = Literal["latency", "interactive", "performance", "low_priority"]
 class Need:
     """What each of ``replicas`` pods needs, with every default.
 
-    ``memory_mib``: MiB of each GPU. ``cpu``: millicores, ``ram_mib``: MiB of the node. ``models`` and
-    ``pools``: GPU models and pools of the stack that may serve it, all if None. ``now``: the resource that a
-    stack's workload requests today, empty for others. ``compute``: 0 for no requirement.
+    ``memory_mib``: MiB of each GPU. ``cpu``: millicores, ``ram_mib``: MiB of the node, ``huge_mib``: of them
+    in huge pages in addition; ``efa``: adapters. ``models`` and ``pools``: GPU models and pools of the stack
+    that may serve it, all if None. ``now``: the resource that a stack's workload requests today, empty for
+    others. ``compute``: 0 for no requirement.
 
     ``rate``: requests per second of all pods together, in place of ``replicas``, if it serves;
     ``measured``: what one pod does of them, by MIG profile or ``whole``.
@@ -36,15 +37,18 @@ class Need:
     count: int = 1
     cpu: int = 0
     ram_mib: int = 0
+    efa: float = 0
+    huge_mib: float = 0
     pools: tuple[str, ...] | None = None
     now: str = ""
     rate: float = 0.0
     measured: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def room(self) -> dict[str, int]:
+    def room(self) -> dict[str, float]:
         """What a pod takes of a node beside the GPU."""
-        return {"cpu": self.cpu, "memory": self.ram_mib, "pods": 1}
+        node = {"cpu": self.cpu, "memory": self.ram_mib, "pods": 1}
+        return node | {"efa": self.efa, "hugepages": self.huge_mib}
 
     @property
     def amount(self) -> float:

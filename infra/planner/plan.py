@@ -24,6 +24,13 @@ from infra.planner.sharing_costs import How, Part
 _CHANGE = 40.0
 """Cost of a way of sharing that a pool does not have now, against 1 for each pool and for each changed node;
 in packing's second model."""
+_NAMES = {
+    "cpu": "millicores",
+    "memory": "MiB of memory",
+    "efa": "Elastic Fabric Adapters",
+    "hugepages": "MiB in huge pages",
+}
+_REMEDIES = {"efa": "declare aws: {efa: true} in a pool", "hugepages": "declare hugepages in a pool"}
 _RANK: Mapping[How, float] = {"exclusive": 0.0, "mig": 0.1, "mps": 0.2, "time_slicing": 0.3}
 
 
@@ -151,13 +158,29 @@ def _unsatisfiable(name: str, needs: Sequence[Need], candidates: Sequence[Candid
         return InputError(
             "hosts", "the demands need more hosts than the pools have", "add hosts, or demand less"
         )
-    best = max(candidates, key=lambda one: (one.gpu.memory_mib, one.gpus))
-    if need.count > max(one.gpus for one in candidates):
-        fact = f"a pod needs {need.count} GPUs, and no node has more than {best.gpus}"
-    else:
-        fact = sharing_costs.refusal(need, best.gpu, sharing_costs.whole(best.gpu))
-        fact = f"no node can serve it; {best.name}: {fact or 'not enough CPU or memory beside the GPU'}"
-    return InputError(name, fact, "name another machine in machines, or demand less")
+    against = [(one, _against(need, one)) for one in candidates]
+    best, facts = min(against, key=lambda item: (len(item[1]), -item[0].gpu.memory_mib, -item[0].gpus))
+    fact = f"no node can serve it; {best.name}: {'; '.join(facts.values())}"
+    remedies = [*(_REMEDIES[key] for key in facts if key in _REMEDIES), "name another machine in machines"]
+    return InputError(name, fact, f"{', '.join(remedies)}, or demand less")
+
+
+def _against(need: Need, one: Candidate) -> dict[str, str]:
+    fact = sharing_costs.refusal(need, one.gpu, sharing_costs.whole(one.gpu))
+    return ({"gpu": fact} if fact else {}) | lacks(need, one)
+
+
+def lacks(need: Need, one: Candidate) -> dict[str, str]:
+    """What keeps a pod from a node beside its GPU's model and sharing: a clause for each thing."""
+    rooms, asked = {"GPUs": float(one.gpus)} | one.room, {"GPUs": float(need.count)} | need.room
+    facts = {
+        name: f"a pod needs {asked[name]:.10g} {_NAMES.get(name, name)}, and it has {room:.10g}"
+        for name, room in rooms.items()
+        if asked[name] > room
+    }
+    if need.pools is not None and (one.pool is None or one.pool.name not in need.pools):
+        facts["pools"] = f"its pods run in {' or '.join(need.pools)}"
+    return facts
 
 
 class _Model:
@@ -192,7 +215,7 @@ class _Model:
         return one.price if self.priced and one.price is not None else float(one.gpus)
 
     def add(self, one: Candidate) -> None:
-        needs = [need for need in self.needs if self._may_use(need, one)]
+        needs = [need for need in self.needs if not lacks(need, one)]
         if one.pool and not _expressible(one.pool):
             self._add_now(one, needs)
         self._add_whole(one, needs)
@@ -201,12 +224,6 @@ class _Model:
         for how in ("mps", "time_slicing"):
             for trust in sorted({need.trust for need in needs}):
                 self._add_shares(one, how, trust, [need for need in needs if need.trust == trust])
-
-    @staticmethod
-    def _may_use(need: Need, one: Candidate) -> bool:
-        if need.pools is not None and (one.pool is None or one.pool.name not in need.pools):
-            return False
-        return need.count <= one.gpus and all(need.room[name] <= room for name, room in one.room.items())
 
     def _offer(self, one: Candidate, room: Kind, kind: Kind, part: Part, needs: Sequence[Need]) -> bool:
         """Note which demands a slot of this kind suits; whether there is any."""
@@ -228,7 +245,7 @@ class _Model:
             f"{one.name}: {sharing}: {sorted(slots.items(), key=str)}",
             slots,
             self.price(one),
-            {(room, name): float(amount) for name, amount in one.room.items()},
+            {(room, name): float(amount) for name, amount in one.room.items() if amount},
             one.pool.name if one.pool and one.limit is not None else "",
             1.0 if kept else _CHANGE,
             0.0 if kept else 1.0,

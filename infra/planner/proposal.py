@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -74,6 +74,7 @@ def _propose(plan: Plan, env: Environment | None, beside: bool) -> Proposal:
     named: list[tuple[str, Group]] = []
     pools: list[dict[str, Any]] = []
     labelled: dict[str, tuple[str, ...]] = {}
+    linked = {need.name for need in plan.needs if need.efa}
     free = [pool for pool in env.pools if pool.name not in by_source] if env else []
     kept = [pool for pool in free if not pool.gpus or pool.by_claim or pool.nodes is None]
     for source, groups in by_source.items():
@@ -87,7 +88,7 @@ def _propose(plan: Plan, env: Environment | None, beside: bool) -> Proposal:
             number = index + 1 if beside and changed and not index else index
             named.append((_name(source, number, taken), group))
             split = len(groups) > 1 or number > 0
-            pools.append(_pool(*named[-1], [_dump(host) for host in mine], split))
+            pools.append(_pool(*named[-1], [_dump(host) for host in mine], split, linked))
             if group.candidate.found:
                 labelled[named[-1][0]] = tuple(mine)
     placed = tuple(_placed(plan, named))
@@ -113,12 +114,14 @@ def _dump(model: Any) -> Any:
     return model.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def _pool(name: str, group: Group, hosts: Sequence[Any], split: bool) -> dict[str, Any]:
+def _pool(name: str, group: Group, hosts: Sequence[Any], split: bool, linked: Set[str]) -> dict[str, Any]:
+    """``split``: the pool becomes several; ``linked``: demands that need adapters."""
     one, sharing = group.candidate, _sharing(group)
     if one.pool is None:
         machine: dict[str, Any] = {"machine": one.machine} if one.machine else {}
         chosen = machine or {"gpu": {"models": [one.gpu.name], "count": one.gpus}}
-        return {"name": name} | chosen | {"nodes": group.nodes} | sharing
+        efa = {"aws": {"efa": True}} if linked & group.pods.keys() else {}
+        return {"name": name} | chosen | {"nodes": group.nodes} | efa | sharing
     found: dict[str, Any] = {**_dump(one.pool), "name": name}
     changes = not is_same(one.pool, group.sharing)
     if changes:

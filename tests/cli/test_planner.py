@@ -46,10 +46,14 @@ def test_a_workload_that_moves_names_its_new_pool_and_no_slice(tmp_path: Path) -
 
 
 def test_manifests_count_and_what_no_pool_offers_is_left_out(tmp_path: Path) -> None:
-    pods = (("rank", 9, "nvidia.com/gpu.shared"), ("big", 1, "nvidia.com/mig-7g.40gb"))
+    pods: tuple[tuple[str, int, dict[str, int]], ...] = (
+        ("rank", 9, {"nvidia.com/gpu.shared": 1}),
+        ("big", 1, {"nvidia.com/mig-7g.40gb": 1}),
+        ("linked", 2, {"nvidia.com/gpu": 1, "vpc.amazonaws.com/efa": 32}),
+    )
     documents = []
-    for name, replicas, resource in pods:
-        container = {"name": "c", "image": "a:1", "resources": {"limits": {resource: 1}}}
+    for name, replicas, limits in pods:
+        container = {"name": "c", "image": "a:1", "resources": {"limits": limits}}
         spec = {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
         documents.append(
             {"kind": "Deployment", "metadata": {"name": name, "namespace": "search"}, "spec": spec}
@@ -58,6 +62,9 @@ def test_manifests_count_and_what_no_pool_offers_is_left_out(tmp_path: Path) -> 
     file.write_text(yaml.safe_dump_all(documents))
     result = plan("aws-prod", "-f", file)
     assert ["search/rank", "9", "1/4"] in [line.split()[:3] for line in result.stdout.splitlines()]
+    assert ["h100-training", "4"] in [line.split()[:2] for line in result.stdout.splitlines()], (
+        "of 32 adapters"
+    )
     assert "search/big is left out: no pool offers nvidia.com/mig-7g.40gb to it" in result.stderr
 
 

@@ -35,18 +35,31 @@ def test_a_csv_is_the_same_as_yaml(tmp_path: Path) -> None:
     yaml = write(
         tmp_path,
         "demands: [{name: a/b, replicas: 3, gpu_memory: 4Gi, compute: 0.25, class: interactive, "
-        "unbounded: true, models: [T4, A100-40GB], cpu: 2, memory: 8Gi}, {name: c, count: 2}]",
+        "unbounded: true, models: [T4, A100-40GB], cpu: 2, memory: 8Gi, efa: 2, hugepages: 6Mi}, "
+        "{name: c, count: 2}]",
     )
     csv = write(
         tmp_path,
-        "name,replicas,gpu_memory,compute,class,unbounded,models,cpu,memory,count\n"
-        "a/b,3,4Gi,0.25,interactive,true,T4 A100-40GB,2,8Gi,\nc,,,,,,,,,2\n",
+        "name,replicas,gpu_memory,compute,class,unbounded,models,cpu,memory,count,efa,hugepages\n"
+        "a/b,3,4Gi,0.25,interactive,true,T4 A100-40GB,2,8Gi,,2,6Mi\nc,,,,,,,,,2,,\n",
         "d.csv",
     )
     read = [demands.needs_of(None, demands.read(file).demands, tmp_path) for file in (yaml, csv)]
     assert read[0] == read[1]
     assert read[0][0] == Need(
-        "a/b", 3, 4096, 0.25, True, "interactive", "", frozenset({"T4", "A100-PCIE-40GB"}), 1, 2000, 8192
+        "a/b",
+        3,
+        4096,
+        0.25,
+        True,
+        "interactive",
+        "",
+        frozenset({"T4", "A100-PCIE-40GB"}),
+        1,
+        2000,
+        8192,
+        2,
+        6,
     )
     assert (read[0][1].count, read[0][1].compute) == (2, 1.0)
 
@@ -60,6 +73,7 @@ def test_a_stacks_workload_needs_what_it_is_guaranteed_unless_a_demand_says_othe
     assert (inference.memory_mib, inference.workload_class, inference.replicas) == (3072, "low_priority", 6)
     assert (inference.cpu, inference.pools, inference.models) == (2000, None, {"L40S"})
     assert (needs["new"].count, needs["new"].pools) == (1, None)
+    assert (needs["science/training"].efa, needs["science/training"].huge_mib) == (32, 5120)
 
 
 def test_a_stack_without_workloads_says_what_to_give() -> None:
@@ -78,7 +92,18 @@ SERVES = "{name: a, serves: {rate: 9, latency_ms: 100, measured: m.csv}}"
         ("", "holds nothing; it must hold keys: demands"),
         ("demands: []", "demands: is empty; give at least one"),
         (HEAD + "{name: a, gpu_memory: 80Gi}", "40.0 GiB of GPU memory, and it needs 80.0 GiB"),
-        (HEAD + "{name: a, count: 2}", "a: a pod needs 2 GPUs, and no node has more than 1"),
+        (
+            HEAD + "{name: a, count: 2}",
+            "a: no node can serve it; A100-SXM4-40GB: a pod needs 2 GPUs, and it has 1",
+        ),
+        (
+            "machines: [g6e.2xlarge, p4d.24xlarge]\ndemands: [{name: a, count: 8, efa: 5}]",
+            "a pod needs 5 Elastic Fabric Adapters, and it has 4; declare aws: {efa: true} in a pool",
+        ),
+        (
+            "machines: [p4d.24xlarge]\ndemands: [{name: a, count: 8, hugepages: 5Gi}]",
+            "a pod needs 5120 MiB in huge pages, and it has 0; declare hugepages in a pool",
+        ),
         (HEAD + "{name: a}", "a: neither gpu_memory nor count nor serves is given"),
         (
             HEAD + "{name: a, gpu_memory: 4Gi, compute: 1.5}",

@@ -266,3 +266,37 @@ def test_an_elastic_pool_that_is_cut_anew_is_limited_by_what_it_offers_then() ->
     slices = declared["sharing"]["layout"]
     assert declared["elastic"]["max"] == {f"nvidia.com/mig-{name}": 8 * n for name, n in slices.items()}
     assert propose(found, env).refusal == ""
+
+
+@pytest.mark.parametrize(("adapters", "nodes"), [(1, 1), (8, 1), (9, 2), (16, 2), (32, 4)])
+def test_a_node_has_no_more_adapters_than_its_machine(adapters: int, nodes: int) -> None:
+    """A p5.48xlarge has 8 GPUs for the 4 pods, and 32 adapters."""
+    (group,) = plan_for([Need("a", replicas=4, compute=1.0, efa=adapters)], "p5.48xlarge").groups
+    assert group.nodes == nodes
+
+
+TRAINING: dict[str, Any] = {"name": "w", "kind": "deployment", "pool": "p0", "image": "a:1"}
+
+
+def test_a_demand_with_adapters_gets_a_pool_that_offers_them_and_others_do_not() -> None:
+    env = aws({"machine": "g6e.2xlarge", "nodes": 1}, workloads=[TRAINING])
+    given: tuple[dict[str, Any], ...] = ({"name": "w", "efa": 1}, {"name": "plain", "count": 1})
+    needs = demands.needs_of(env, [demands.Demand.model_validate(one) for one in given], ROOT)
+    found = make_plan(env, needs, candidates_of(env, ("g6e.2xlarge", "g6e.8xlarge"), price_list(env)))
+    proposal = propose(found, env)
+    adapters = {pool["machine"]: pool.get("aws") for pool in proposal.pools}
+    assert adapters == {"g6e.2xlarge": None, "g6e.8xlarge": {"efa": True}}
+    assert proposal.refusal == ""
+
+
+def test_pods_share_the_huge_pages_that_a_pool_declares() -> None:
+    """One node has GPUs for all three; its huge pages are enough for two."""
+    pool = {"machine": "p4d.24xlarge", "nodes": 2, "hugepages": "10Gi"}
+    work = {**TRAINING, "replicas": 3, "hugepages": "5Gi"}
+    assert [group.nodes for group in plan_of(aws(pool, workloads=[work]))[0].groups] == [2]
+
+
+def test_an_existing_clusters_nodes_may_have_adapters_that_only_their_owner_knows() -> None:
+    pool = {"gpu": {"models": ["H100-SXM"], "count": 8}, "selector": {"pool": "p0"}}
+    env = on("existing", pool, workloads=[{**TRAINING, "efa": 32, "count": 8}])
+    assert [group.nodes for group in plan_of(env)[0].groups] == [1]
