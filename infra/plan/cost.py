@@ -235,6 +235,12 @@ def node_price(env: Environment, pool: Pool, machine: Machine, prices: PriceList
     return price + _volume_price(pool, prices.beside)
 
 
+def first_price(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
+    """`node_price` for the pool's first capacity type."""
+    price = node_price(env, pool, machine, prices)
+    return None if price is None else price * _price_factor(env, pool.capacity[0], [])
+
+
 def _volume_price(pool: Pool, beside: OtherPrices) -> float:
     disk = pool.aws_settings.disk
     gib = disk.size_gib + (karpenter.BOTTLEROCKET_ROOT_GIB if pool.image.data_device else 0)

@@ -5,42 +5,57 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import model_validator
 
 from infra.model.base.errors import InputError
-from infra.model.base.fields import listing
-from infra.model.base.prices import PriceList
+from infra.model.base.fields import Model, Strict, listing, option, required
+from infra.model.base.prices import PriceList, Usd
 from infra.model.environment import Environment
-from infra.model.gpu.machines import BUILT_IN, Catalogue, Machine
+from infra.model.gpu.machines import BUILT_IN, Machine
 from infra.model.gpu.models import Gpu
 from infra.model.placement import node_resources
+from infra.model.pool.elastic import Capacity
 from infra.model.pool.pool import Pool
 from infra.plan import cost
+
+_OTHERS = {"pods": node_resources.PODS_PER_NODE, "efa": 0, "hugepages": 0}
+
+
+class Offer(Model):
+    """A machine to choose from, or a GPU model."""
+
+    machine: Strict = required("Name of the machine or GPU model.")
+    capacity: Literal["on_demand", "spot"] = option("Capacity type (AWS).", "on_demand")
+    usd_per_hour: Usd | None = option("USD per hour of a node; if left out, as in the bill of the stack.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"machine": value} if isinstance(value, str) else value
+
+    def __str__(self) -> str:
+        return self.machine if self.capacity == "on_demand" else f"{self.machine} {self.capacity}"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kind of node: ``price`` in USD per hour, and what is ``free`` for workloads, if they are known.
+    """A kind of node: ``price`` in USD per hour, if it is known.
 
+    ``room`` for workloads, as far as it is known: millicores, MiB, pods, adapters and MiB in huge pages.
     ``found``: names of a running cluster's nodes, in the order in which the pool keeps them.
-    ``efa``: adapters; None if only the owner of the nodes knows.
     """
 
     name: str
     gpu: Gpu
     gpus: int
+    room: Mapping[str, int]
     machine: str = ""
     pool: Pool | None = None
     price: float | None = None
-    free: node_resources.NodeResources | None = None
+    capacity: Capacity = "on_demand"
     found: tuple[str, ...] = ()
-    efa: int | None = 0
-
-    @property
-    def room(self) -> dict[str, int]:
-        """Millicores, MiB, pods, adapters and MiB in huge pages by name; what is not known is left out."""
-        free = asdict(self.free) if self.free else {"pods": node_resources.PODS_PER_NODE}
-        huge = node_resources.huge_pages_mib(self.pool) if self.pool else 0
-        return free | ({} if self.efa is None else {"efa": self.efa}) | {"hugepages": huge}
 
     @property
     def limit(self) -> int | None:
@@ -55,7 +70,7 @@ class Candidate:
 
 def candidates_of(
     env: Environment | None,
-    machines: Sequence[str],
+    offers: Sequence[Offer],
     prices: PriceList,
     found: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Candidate]:
@@ -68,36 +83,42 @@ def candidates_of(
         if env and pool.gpus and not pool.by_claim:
             names = tuple(found.get(pool.name, ()))
             candidates += [replace(one, found=names) for one in _of_pool(env, pool, prices)]
-    catalogue = env.catalogue if env else BUILT_IN
-    for index, name in enumerate(machines):
-        candidates.append(_named(f"machines[{index}]", name, catalogue, prices))
-    return candidates
+    return [*candidates, *(_named(env, f"machines[{at}]", one, prices) for at, one in enumerate(offers))]
 
 
 def _of_pool(env: Environment, pool: Pool, prices: PriceList) -> Iterator[Candidate]:
     machines = node_resources.node_machines(env, pool)
-    efa = None if pool.selector else pool.adapters
+    room = _OTHERS | {"hugepages": node_resources.huge_pages_mib(pool), "efa": pool.adapters}
+    if pool.selector:  # only the owner of the nodes knows
+        del room["efa"]
     for machine in machines:
         assert machine.model is not None
-        free = node_resources.free_resources(env, pool, machine)
-        price = cost.node_price(env, pool, machine, prices)
+        free = room | asdict(node_resources.free_resources(env, pool, machine))
+        price = cost.first_price(env, pool, machine, prices)
         name = pool.name if len(machines) == 1 else f"{pool.name} on {machine.name}"
-        yield Candidate(name, machine.model, machine.gpus, machine.name, pool, price, free, efa)
+        chosen = machine.name, pool, price, pool.capacity[0]
+        yield Candidate(name, machine.model, machine.gpus, free, *chosen)
     if not machines:
         smallest = min(pool.gpus, key=lambda gpu: gpu.memory_mib)
         for count in pool.gpu_counts:
             price = (env.cost.prices if env.cost else {}).get(pool.name)
             name = pool.name if len(pool.gpu_counts) == 1 else f"{pool.name} with {count} GPUs"
-            yield Candidate(name, smallest, count, pool=pool, price=price, efa=efa)
+            yield Candidate(name, smallest, count, room, pool=pool, price=price)
 
 
-def _named(path: str, name: str, catalogue: Catalogue, prices: PriceList) -> Candidate:
+def _named(env: Environment | None, path: str, one: Offer, prices: PriceList) -> Candidate:
+    catalogue, name, price = env.catalogue if env else BUILT_IN, one.machine, one.usd_per_hour
     machine, gpu = catalogue.machines.get(name), catalogue.gpu(name)
     if machine and machine.model:
-        price = machine.usd_per_hour or prices.usd_per_hour.get(name)
-        return Candidate(name, machine.model, machine.gpus, name, None, price, _free(machine), machine.efa)
+        if price is None and env:
+            pool = Pool.model_construct(name=name, capacity=(one.capacity,))
+            price = cost.first_price(env, pool, machine, prices)
+        elif price is None:
+            price = machine.usd_per_hour or prices.usd_per_hour.get(name)
+        room = _OTHERS | asdict(_free(machine)) | {"efa": machine.efa}
+        return Candidate(str(one), machine.model, machine.gpus, room, name, None, price, one.capacity)
     if gpu:
-        return Candidate(gpu.name, gpu, 1)
+        return Candidate(str(one), gpu, 1, _OTHERS, price=price, capacity=one.capacity)
     known = [*(one.name for one in catalogue.machines.values() if one.gpus), *catalogue.gpu_names]
     fact = f"{name} has no GPU" if machine else f"unknown machine or GPU {name!r}"
     raise InputError(path, fact, listing(known, name, "[a-z]*[0-9]*"))

@@ -39,13 +39,14 @@ from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Exclusive
 from infra.model.workload import matching as workload_matching
 from infra.planner import sharing_costs
+from infra.planner.candidates import Offer
 from infra.planner.need import Class, Need
 from infra.planner.serving import Serves, best_throughput
 
 _MIB = 2**20
 _KEYS = "demands, and machines without a stack"
 _NAME_A_FILE = "name a file of demands"
-_NOT_TEXT = ("replicas", "compute", "unbounded", "count", "efa")
+_NOT_TEXT = ("replicas", "compute", "unbounded", "count", "efa", "interruptible")
 
 
 _Name = Annotated[
@@ -80,6 +81,7 @@ class Demand(Model):
     serves: Serves | None = option("Rate and latency of requests, instead of replicas.")
     cpu: CpuRequest | None = option("CPU request of each pod, in cores.")
     memory: Memory | None = option("Memory request of each pod.")
+    interruptible: Flag | None = option("Whether its pods may run on spot nodes, which the cloud takes back.")
     efa: Count | None = option("Elastic Fabric Adapters of each pod.")
     hugepages: HugePages | None = option("Huge pages of 2Mi of each pod, in addition to memory.")
 
@@ -94,8 +96,8 @@ class Demand(Model):
 class Demands(Model):
     """A file of demands."""
 
-    machines: Annotated[tuple[Strict, ...], each_once("name each once")] = option(
-        "Machines to choose from, by name, or GPU models; beside the pools of a stack.", ()
+    machines: Annotated[tuple[Offer, ...], each_once("name each once", key=str)] = option(
+        "Machines to choose from, or GPU models; beside the pools of a stack.", ()
     )
     demands: tuple[Demand, ...] = required("What is to be placed.", min_length=1)
 
@@ -181,6 +183,7 @@ def _changed(need: Need, demand: Demand, folder: Path) -> Need:
         "cpu": demand.cpu and cpu_millis(demand.cpu),
         "ram_mib": demand.memory and memory_bytes(demand.memory) // _MIB,
         "efa": demand.efa,
+        "interruptible": demand.interruptible,
         "huge_mib": demand.hugepages and memory_bytes(demand.hugepages) // _MIB,
     }
     if demand.count is not None and demand.compute is None and not need.now:
@@ -188,7 +191,8 @@ def _changed(need: Need, demand: Demand, folder: Path) -> Need:
     if demand.serves:
         given["rate"] = demand.serves.rate
         given["measured"] = best_throughput(demand.serves, folder, demand.name)
-    if demand.models or demand.gpu_memory or demand.efa or demand.hugepages:
+    moves = demand.models, demand.gpu_memory, demand.efa, demand.hugepages, demand.interruptible
+    if any(value is not None for value in moves):
         given["pools"] = ()
     changed = replace(need, **{key: value for key, value in given.items() if value is not None})
     return replace(changed, pools=None) if changed.pools == () else changed
@@ -235,6 +239,7 @@ def need_now(pools: Sequence[Pool], resource: str, pod: Need, units: int) -> Nee
         ram_mib=pod.ram_mib // parts,
         efa=pod.efa / parts,
         huge_mib=pod.huge_mib / parts,
+        interruptible=any("spot" in pool.capacity for pool in pools),
         pools=tuple(pool.name for pool in pools),
         now=resource,
     )

@@ -39,6 +39,7 @@ class Need:
     ram_mib: int = 0
     efa: float = 0
     huge_mib: float = 0
+    interruptible: bool = False
     pools: tuple[str, ...] | None = None
     now: str = ""
     rate: float = 0.0

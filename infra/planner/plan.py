@@ -24,13 +24,12 @@ from infra.planner.sharing_costs import How, Part
 _CHANGE = 40.0
 """Cost of a way of sharing that a pool does not have now, against 1 for each pool and for each changed node;
 in packing's second model."""
-_NAMES = {
-    "cpu": "millicores",
-    "memory": "MiB of memory",
-    "efa": "Elastic Fabric Adapters",
-    "hugepages": "MiB in huge pages",
+_NAMES = {"cpu": "millicores", "memory": "MiB", "efa": "adapters (EFA)", "hugepages": "MiB in huge pages"}
+_REMEDIES = {
+    "efa": "set aws.efa of a pool",
+    "hugepages": "set hugepages of a pool",
+    "spot": "set interruptible",
 }
-_REMEDIES = {"efa": "declare aws: {efa: true} in a pool", "hugepages": "declare hugepages in a pool"}
 _RANK: Mapping[How, float] = {"exclusive": 0.0, "mig": 0.1, "mps": 0.2, "time_slicing": 0.3}
 
 
@@ -172,7 +171,7 @@ def _against(need: Need, one: Candidate) -> dict[str, str]:
 
 def lacks(need: Need, one: Candidate) -> dict[str, str]:
     """What keeps a pod from a node beside its GPU's model and sharing: a clause for each thing."""
-    rooms, asked = {"GPUs": float(one.gpus)} | one.room, {"GPUs": float(need.count)} | need.room
+    rooms, asked = {**one.room, "GPUs": one.gpus}, {**need.room, "GPUs": need.count}
     facts = {
         name: f"a pod needs {asked[name]:.10g} {_NAMES.get(name, name)}, and it has {room:.10g}"
         for name, room in rooms.items()
@@ -180,6 +179,8 @@ def lacks(need: Need, one: Candidate) -> dict[str, str]:
     }
     if need.pools is not None and (one.pool is None or one.pool.name not in need.pools):
         facts["pools"] = f"its pods run in {' or '.join(need.pools)}"
+    if one.capacity == "spot" and not need.interruptible:
+        facts["spot"] = "its nodes are spot, and the demand is not interruptible"
     return facts
 
 

@@ -100,7 +100,7 @@ def _propose(plan: Plan, env: Environment | None, beside: bool) -> Proposal:
 
 def _name(source: str, index: int, taken: set[str]) -> str:
     """The pool's own name for its first group, with a number for the others."""
-    base = source.lower().replace(".", "-")
+    base = source.lower().replace(".", "-").replace(" ", "-")
     if index == 0:
         return base
     name = next(name for number in count(index + 1) if (name := f"{base}-{number}") not in taken)
@@ -121,7 +121,8 @@ def _pool(name: str, group: Group, hosts: Sequence[Any], split: bool, linked: Se
         machine: dict[str, Any] = {"machine": one.machine} if one.machine else {}
         chosen = machine or {"gpu": {"models": [one.gpu.name], "count": one.gpus}}
         efa = {"aws": {"efa": True}} if linked & group.pods.keys() else {}
-        return {"name": name} | chosen | {"nodes": group.nodes} | efa | sharing
+        spot = {"capacity": ["spot"]} if one.capacity == "spot" else {}
+        return {"name": name} | chosen | {"nodes": group.nodes} | spot | efa | sharing
     found: dict[str, Any] = {**_dump(one.pool), "name": name}
     changes = not is_same(one.pool, group.sharing)
     if changes:

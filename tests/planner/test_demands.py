@@ -35,13 +35,13 @@ def test_a_csv_is_the_same_as_yaml(tmp_path: Path) -> None:
     yaml = write(
         tmp_path,
         "demands: [{name: a/b, replicas: 3, gpu_memory: 4Gi, compute: 0.25, class: interactive, "
-        "unbounded: true, models: [T4, A100-40GB], cpu: 2, memory: 8Gi, efa: 2, hugepages: 6Mi}, "
-        "{name: c, count: 2}]",
+        "unbounded: true, models: [T4, A100-40GB], cpu: 2, memory: 8Gi, efa: 2, hugepages: 6Mi, "
+        "interruptible: true}, {name: c, count: 2}]",
     )
     csv = write(
         tmp_path,
-        "name,replicas,gpu_memory,compute,class,unbounded,models,cpu,memory,count,efa,hugepages\n"
-        "a/b,3,4Gi,0.25,interactive,true,T4 A100-40GB,2,8Gi,,2,6Mi\nc,,,,,,,,,2,,\n",
+        "name,replicas,gpu_memory,compute,class,unbounded,models,cpu,memory,count,efa,hugepages,interruptible\n"
+        "a/b,3,4Gi,0.25,interactive,true,T4 A100-40GB,2,8Gi,,2,6Mi,true\nc,,,,,,,,,2,,,\n",
         "d.csv",
     )
     read = [demands.needs_of(None, demands.read(file).demands, tmp_path) for file in (yaml, csv)]
@@ -60,6 +60,7 @@ def test_a_csv_is_the_same_as_yaml(tmp_path: Path) -> None:
         8192,
         2,
         6,
+        True,
     )
     assert (read[0][1].count, read[0][1].compute) == (2, 1.0)
 
@@ -98,11 +99,11 @@ SERVES = "{name: a, serves: {rate: 9, latency_ms: 100, measured: m.csv}}"
         ),
         (
             "machines: [g6e.2xlarge, p4d.24xlarge]\ndemands: [{name: a, count: 8, efa: 5}]",
-            "a pod needs 5 Elastic Fabric Adapters, and it has 4; declare aws: {efa: true} in a pool",
+            "a pod needs 5 adapters (EFA), and it has 4; set aws.efa of a pool",
         ),
         (
             "machines: [p4d.24xlarge]\ndemands: [{name: a, count: 8, hugepages: 5Gi}]",
-            "a pod needs 5120 MiB in huge pages, and it has 0; declare hugepages in a pool",
+            "a pod needs 5120 MiB in huge pages, and it has 0; set hugepages of a pool",
         ),
         (HEAD + "{name: a}", "a: neither gpu_memory nor count nor serves is given"),
         (
@@ -112,6 +113,19 @@ SERVES = "{name: a, serves: {rate: 9, latency_ms: 100, measured: m.csv}}"
         (HEAD + "{name: a, gpu_memory: 4Gi, clas: latency}", "clas: unknown key; did you mean class?"),
         (HEAD + "{name: a, gpu_memory: 4Gi, models: [A10000]}", "models[0]: unknown GPU 'A10000'; known:"),
         ("machines: [p4d.24xlarg]\ndemands: [{name: a, count: 1}]", "did you mean p4d.24xlarge?"),
+        (
+            "machines: [{machine: T4, capacity: spot}]\ndemands: [{name: a, count: 1}]",
+            "T4 spot: its nodes are spot, and the demand is not interruptible; set interruptible,",
+        ),
+        ("machines: [T4, {machine: T4}]\ndemands: [{name: a, count: 1}]", "machines[1]: T4 is given twice"),
+        (
+            "machines: [{machine: T4, capacity: reserved}]\ndemands: [{name: a, count: 1}]",
+            "machines[0].capacity: 'reserved' is not known",
+        ),
+        (
+            "machines: [{machine: T4, usd_per_hour: -1}]\ndemands: [{name: a, count: 1}]",
+            "machines[0].usd_per_hour: -1 is too small; use 0",
+        ),
         ("machines: [m6i.xlarge]\ndemands: [{name: a, count: 1}]", "machines[0]: m6i.xlarge has no GPU"),
         ("demands: [{name: a, count: 1}]", "machines: neither a pool with GPUs nor a machine is given"),
         (

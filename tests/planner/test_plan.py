@@ -10,10 +10,11 @@ import pytest
 
 from infra.config import load, price_list
 from infra.model.base.errors import InputError
-from infra.model.base.prices import PriceList
+from infra.model.base.prices import Cost, PriceList
 from infra.model.environment import Environment
+from infra.plan import cost
 from infra.planner import demands, explain
-from infra.planner.candidates import candidates_of
+from infra.planner.candidates import Offer, candidates_of
 from infra.planner.need import Need
 from infra.planner.plan import Plan, make_plan
 from infra.planner.proposal import Proposal, propose
@@ -37,8 +38,12 @@ def plan_of(env: Environment) -> tuple[Plan, Proposal]:
     return found, propose(found, env)
 
 
+def offers(*machines: str) -> list[Offer]:
+    return [Offer(machine=name) for name in machines]
+
+
 def plan_for(needs: Sequence[Need], *machines: str) -> Plan:
-    return make_plan(None, needs, candidates_of(None, machines, PriceList()))
+    return make_plan(None, needs, candidates_of(None, offers(*machines), PriceList()))
 
 
 def shared(plan: Plan) -> list[tuple[str, int]]:
@@ -282,7 +287,7 @@ def test_a_demand_with_adapters_gets_a_pool_that_offers_them_and_others_do_not()
     env = aws({"machine": "g6e.2xlarge", "nodes": 1}, workloads=[TRAINING])
     given: tuple[dict[str, Any], ...] = ({"name": "w", "efa": 1}, {"name": "plain", "count": 1})
     needs = demands.needs_of(env, [demands.Demand.model_validate(one) for one in given], ROOT)
-    found = make_plan(env, needs, candidates_of(env, ("g6e.2xlarge", "g6e.8xlarge"), price_list(env)))
+    found = make_plan(env, needs, candidates_of(env, offers("g6e.2xlarge", "g6e.8xlarge"), price_list(env)))
     proposal = propose(found, env)
     adapters = {pool["machine"]: pool.get("aws") for pool in proposal.pools}
     assert adapters == {"g6e.2xlarge": None, "g6e.8xlarge": {"efa": True}}
@@ -300,3 +305,45 @@ def test_an_existing_clusters_nodes_may_have_adapters_that_only_their_owner_know
     pool = {"gpu": {"models": ["H100-SXM"], "count": 8}, "selector": {"pool": "p0"}}
     env = on("existing", pool, workloads=[{**TRAINING, "efa": 32, "count": 8}])
     assert [group.nodes for group in plan_of(env)[0].groups] == [1]
+
+
+@pytest.mark.parametrize("factor", [None, 0.3, 1.0])
+@pytest.mark.parametrize("capacity", ["on_demand", "spot"])
+def test_nodes_cost_what_the_bill_says(capacity: str, factor: float | None) -> None:
+    pool = {"machine": "g6e.2xlarge", "nodes": 2, "capacity": [capacity]}
+    declared = aws(pool, workloads=[{**TRAINING, "replicas": 2}])
+    env = declared.model_copy(update={"cost": Cost(spot_factor=factor)})
+    (line,) = [one for one in cost.bill(env, price_list(env)).lines if one.item == "pool p0"]
+    found, _ = plan_of(env)
+    assert found.price == found.now == pytest.approx(line.low)
+
+
+SPOT = """
+machines: [g6e.2xlarge, {machine: g6e.2xlarge, capacity: spot, usd_per_hour: 0.9}]
+demands:
+- {name: w, interruptible: %s}
+- {name: batch, count: 1, interruptible: true}
+- {name: plain, count: 1}
+"""
+
+
+@pytest.mark.parametrize(("moves", "nodes"), [("true", (1, 2)), ("false", (2, 1))])
+def test_only_what_may_be_interrupted_runs_on_spot(
+    tmp_path: Path, moves: str, nodes: tuple[int, int]
+) -> None:
+    env = aws({"machine": "g6e.4xlarge", "nodes": 1, "capacity": ["spot"]}, workloads=[TRAINING])
+    assert [need.interruptible for need in demands.needs_of(env, (), ROOT)] == [True]
+    (tmp_path / "d.yaml").write_text(SPOT % moves)
+    given = demands.read(tmp_path / "d.yaml")
+    needs = demands.needs_of(env, given.demands, tmp_path)
+    found = make_plan(env, needs, candidates_of(env, given.machines, price_list(env)))
+    proposal = propose(found, env)
+    bought = [(pool["name"], pool["nodes"], pool.get("capacity")) for pool in proposal.pools]
+    assert sorted(bought, key=str) == [
+        ("g6e-2xlarge", nodes[0], None),
+        ("g6e-2xlarge-spot", nodes[1], ["spot"]),
+    ]
+    assert proposal.refusal == ""
+    assert found.price == pytest.approx(nodes[1] * 0.9 + nodes[0] * found.candidates[1].price)
+    chosen = {one.demand for one in explain.alternatives(found) if one.chosen}
+    assert chosen == {need.name for need in needs}
