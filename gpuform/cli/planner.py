@@ -25,6 +25,7 @@ from infra.model.base.prices import HOURS_PER_MONTH, PriceList
 from infra.model.environment import Environment
 
 if TYPE_CHECKING:
+    from gpuform.usage.rehearsal import Outcome
     from infra.planner.explain import Alternative
     from infra.planner.need import Need
     from infra.planner.plan import Group, Plan
@@ -76,27 +77,35 @@ def plan(
             "updates, Pulumi.STACK-1.yaml and so on before it.",
         ),
     ] = None,
+    rehearse: Annotated[
+        bool,
+        typer.Option("--rehearse", help="Rehearse the stack with the planned pools, as `gpuform rehearse`."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute the cheapest way to share GPUs for all demands, and prove how much less is impossible.
 
     Prints pools for the stack file, or writes a new one. Asks no cloud, and a cluster only with --measured.
+    Exit code 1 if a pod stays pending with --rehearse.
     """
     from gpuform.adopt.objects import well_formed
+    from gpuform.cli.preview import run_rehearsal
     from infra.planner import demands
     from infra.planner import explain as reasons
     from infra.planner import plan as planner
     from infra.planner.candidates import candidates_of
     from infra.planner.proposal import propose
     from infra.planner.steps import sequence
+    from lab.rehearse.document import document
 
     if not stack and file is None and source is None:
         remedy = "name a stack, or give --demands or --from"
         raise InputError("STACK", "is missing, and so is what to count", remedy)
     if context and not source:
         raise InputError("--context", "is given without --from", "give both")
-    if output and not (stack or source):
-        raise InputError("-o", "is given without a stack", "name the stack of which the new file is a copy")
+    copied = "-o" if output else "--rehearse" if rehearse else ""
+    if copied and not stack and (rehearse or not source):
+        raise InputError(copied, "is given without a stack", "name the stack of which the new one is a copy")
     planned = stack_of_new_file(output) if output else ""
     paths = Paths.here(stack) if stack else Paths.anywhere()
     env = load_environment(stack, paths) if stack else None
@@ -122,20 +131,34 @@ def plan(
     why = list(reasons.alternatives(found)) if explain else []
     claimed = demands.unplanned(env) if env else ()
     left += [f"{name} is left out: its GPUs are allocated by claim" for name in claimed]
+    if copied and not proposal.environment:
+        fact = f"gpuform would refuse these pools: {proposal.refusal}"
+        raise InputError(copied, fact, f"leave {copied} out")
     files: list[Path] = []
     if output:
-        if not proposal.environment:
-            raise InputError("-o", f"gpuform would refuse these pools: {proposal.refusal}", "leave -o out")
-        before_it = [output.with_name(f"{output.stem}-{number}.yaml") for number in range(1, len(steps))]
-        for path in before_it:
+        numbers = range(1, len(steps))
+        files = [*(output.with_name(f"{output.stem}-{number}.yaml") for number in numbers), output]
+        for path in files:
             stack_of_new_file(path)
-        files = [*before_it, output]
         documents = [*(step.environment for step in steps[:-1]), proposal.environment]
-        for path, document in zip(files, documents, strict=True):
-            path.write_text(_yaml({"config": {KEY: dict(document)}}), encoding="utf-8")
+        for path, declared in zip(files, documents, strict=True):
+            path.write_text(_yaml({"config": {KEY: dict(declared)}}), encoding="utf-8")
+    outcome = None
+    if rehearse:
+        from lab.rehearse.options import Options
+
+        options = Options(manifests=tuple(manifests or ()), shrink=False)
+        outcome = run_rehearsal(paths, stack, options, proposal.environment)
+        left += [
+            f"{need.name} is not rehearsed: the stack has no such pods"
+            for need in found.needs
+            if not need.now
+        ]
+    status = int(outcome is not None and outcome.failed)
     if as_json:
-        show(True, _document(found, proposal, steps, why, left), ())
-        return
+        rehearsed = outcome and document(outcome)
+        show(True, _document(found, proposal, steps, why, left) | {"rehearsed": rehearsed}, ())
+        raise typer.Exit(status)
     show(False, None, [_pools(proposal), "", _placements(found, proposal), ""])
     for line in _pictures(proposal):
         say(line)
@@ -151,6 +174,9 @@ def plan(
         warn(line)
     if output:
         say(f"wrote {', '.join(str(short_path(path)) for path in files)}; next: gpuform rehearse {planned}")
+    if outcome:
+        show(False, None, ["", *_rehearsed(proposal, outcome)])
+    raise typer.Exit(status)
 
 
 def _yaml(content: dict[str, Any]) -> str:
@@ -236,6 +262,15 @@ def _measured(
         f"{need.name}: not measured in {window}, counted as declared" for need, seen in found if not seen
     ]
     return tuple(by_name.get(need.name, need) for need in needs), notes
+
+
+def _rehearsed(proposal: Proposal, outcome: Outcome) -> Iterator[Any]:
+    from gpuform.reports.rehearsal import nodes_and_pods, pending_lines, verdict_line
+
+    bought = nodes_and_pods(outcome)
+    rows = [(name, f"{one.nodes}x {_machine(one)}", *bought[name]) for name, one in proposal.groups]
+    yield build_table("rehearsed", ("pool", "planned", "bought", "pods placed"), rows, whole=("pool",))
+    yield from (*pending_lines(outcome), verdict_line(outcome))
 
 
 def _pools(proposal: Proposal) -> Any:

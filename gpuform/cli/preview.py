@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +27,10 @@ from gpuform.cli.output import (
 )
 from gpuform.cli.target import Context, read_running
 from lab.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from gpuform.usage.rehearsal import Outcome
+    from lab.rehearse.options import Options
 
 
 def preview(
@@ -93,6 +98,19 @@ def preview(
         raise typer.Exit(1)
 
 
+def run_rehearsal(
+    paths: Paths, stack: str, options: Options, declared: Mapping[str, Any] | None = None
+) -> Outcome:
+    from lab.rehearse.run import Rehearsal
+
+    try:
+        with working(f"rehearsing {stack}"):
+            return Rehearsal(paths, Toolchain(paths), stack, options, warn, declared).run()
+    except KeyboardInterrupt:
+        warn("interrupted and cleaned up; run the same command to start again")
+        raise typer.Exit(130) from None
+
+
 def rehearse(
     stack: OnlyStack,
     as_json: AsJson = False,
@@ -148,7 +166,6 @@ def rehearse(
     from gpuform.reports.page import render_rehearsal
     from lab.rehearse import options, scaled
     from lab.rehearse.document import document
-    from lab.rehearse.run import Rehearsal
     from lab.rehearse.running import KINDS
 
     if fast:
@@ -173,12 +190,7 @@ def rehearse(
         real_operator=operator == "real",
         qps=scaled.parse_qps(qps) if qps is not None else (),
     )
-    try:
-        with working(f"rehearsing {stack}"):
-            outcome = Rehearsal(paths, Toolchain(paths), stack, requested, say=warn).run()
-    except KeyboardInterrupt:
-        warn("interrupted and cleaned up; run the same command to start again")
-        raise typer.Exit(130) from None
+    outcome = run_rehearsal(paths, stack, requested)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(render_rehearsal(outcome), encoding="utf-8")
     show(as_json, document(outcome), rehearsal.rehearsal_parts(outcome))

@@ -93,6 +93,17 @@ def format_machines(groups: tuple[Machines, ...]) -> Iterator[str]:
         yield f"{group.count}x {facts}"
 
 
+def nodes_and_pods(outcome: Outcome) -> dict[str, tuple[str, str]]:
+    """Of each pool: its nodes, a line for each kind, and how many pods with GPUs they have."""
+    pods: dict[str, set[tuple[str, str]]] = {pool.name: set() for pool in outcome.pools}
+    for node in outcome.nodes:
+        pods[node.pool] |= {(cell.namespace, cell.pod) for gpu in node.gpus for cell in gpu if cell.pod}
+    return {
+        pool.name: ("\n".join(format_machines(pool.machines)) or "none", str(len(pods[pool.name])))
+        for pool in outcome.pools
+    }
+
+
 def format_usage(name: str, amount: Amount) -> str:
     """``gpu.shared 4 of 8``: in use, of what is offered."""
     units = {CPU: "cores", MEMORY_GIB: "GiB", HUGE_PAGES: "GiB in huge pages"}

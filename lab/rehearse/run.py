@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gpuform.checkout import stacks
 from gpuform.checkout.listing import count_of
@@ -61,6 +62,8 @@ class Rehearsal:
     stack: str
     options: Options = field(default_factory=Options)
     say: Say = print
+    declared: Mapping[str, Any] | None = None
+    """A checked environment in place of the stack file's."""
 
     def run(self) -> Outcome:
         """Run the rehearsal.
@@ -68,7 +71,7 @@ class Rehearsal:
         Raises InputError for a wrong stack, workload or option before anything is started, and Failure if the
         rehearsal itself does not work. Pods that find no node are an outcome.
         """
-        declared = stack_file.read(stacks.stack_file(self.stack, self.paths))
+        declared = self.declared or stack_file.read(stacks.stack_file(self.stack, self.paths))
         qps, file = self.options.qps, f"Pulumi.{self.stack}.yaml"
         full_env = workloads.environment(declared, file, self.options.workloads, scaled=bool(qps))
         scaled = scaled_workloads(full_env) if qps else ()

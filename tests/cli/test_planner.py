@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,12 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from gpuform.cli.main import app
-from infra.config import KEY, load
+from gpuform.usage.rehearsal import Outcome, PendingPod
+from infra.config import KEY, load, parse
+from lab.rehearse.run import Rehearsal
 from tests.build.clusters import node, pod
 from tests.build.environments import declared
+from tests.lab.rehearse.outcomes import WAITS, drawn, outcome
 
 pytestmark = pytest.mark.unit
 
@@ -132,6 +136,28 @@ def test_updates_before_the_last_are_files_too(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "Pulumi.planned.yaml").exists()
 
 
+@pytest.mark.parametrize(("pending", "code"), [((), 0), ((WAITS,), 1)])
+def test_the_planned_stack_is_rehearsed(
+    pending: tuple[PendingPod, ...], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of the real one, which a nightly test runs, one that ends at once."""
+    rehearsed = []
+
+    def run(self: Rehearsal) -> Outcome:
+        rehearsed.append(env := parse(self.declared or {}))
+        found = outcome(pending=pending)
+        pools = tuple(replace(found.pools[1], name=pool.name) for pool in env.pools)
+        return replace(found, pools=pools, nodes=(drawn("n", "a100-mig", 8, 7),), troubles=())
+
+    monkeypatch.setattr(Rehearsal, "run", run)
+    result = plan("aws-prod", "--rehearse")
+    assert result.exit_code == code
+    assert [env.pool("a100-mig").nodes for env in rehearsed] == [1]
+    bought = "a100-mig 1x p4d.24xlarge 2x p4d.24xlarge, on-demand, us-west-2a 1"
+    assert bought in [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert ("pending: science/train-<b>" in result.stdout) == bool(pending)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -142,6 +168,11 @@ def test_updates_before_the_last_are_files_too(tmp_path: Path, monkeypatch: pyte
         (("--demands", "gone.yaml"), "gone.yaml: No such file or directory; name a file of demands"),
         (("-f", "m.yaml", "--demands", "d.yaml"), "STACK: is missing, and -f is given"),
         (("--demands", "d.yaml", "-o", "Pulumi.a.yaml"), "-o: is given without a stack"),
+        (("--demands", "d.yaml", "--rehearse"), "--rehearse: is given without a stack"),
+        (
+            ("onprem-dev", "--demands", "d.yaml", "--rehearse"),
+            "--rehearse: gpuform would refuse these pools: ",
+        ),
         (("aws-dev", "-o", "planned.yaml"), "-o: planned.yaml is not the name of a stack file"),
         (("aws-dev", "--measured", "14"), "--measured: '14' is no time; give it as 90m, 12h, 14d or 4w"),
         (("--demands", "d.yaml", "--measured", "14d"), "STACK: is missing, and --measured is given"),

@@ -38,12 +38,16 @@ def running(checkout: Checkout, stack: str) -> list[Process]:
     return list(scan(Layout(replace(checkout.paths, state=checkout.paths.state / "rehearse" / stack))))
 
 
+def write(checkout: Checkout, name: str, env: Json | None = None) -> None:
+    file = checkout.paths.root / f"Pulumi.{name}.yaml"
+    file.write_text(yaml.safe_dump({"config": {"gpuform:environment": env or stack(name)}}))
+
+
 def rehearse(
     checkout: Checkout, name: str, *options: str, env: Json | None = None, code: int = 0
 ) -> tuple[Json, dict[str, Json]]:
     """The document of a shipped stack, or of this environment; and its pools by name."""
-    file = checkout.paths.root / f"Pulumi.{name}.yaml"
-    file.write_text(yaml.safe_dump({"config": {"gpuform:environment": env or stack(name)}}))
+    write(checkout, name, env)
     command = ("rehearse", name, "--json", *options)
     document = json.loads(checkout.gpuform(*command, code=code, patience_s=900).stdout)
     return document, {pool["name"]: pool for pool in document["pools"]}
@@ -184,11 +188,14 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
 
 @pytest.mark.nightly
 def test_training_gets_adapters_and_karpenter_buys_what_is_planned(checkout: Checkout) -> None:
-    document, pools = rehearse(checkout, "aws-prod", "--no-shrink")
-    planned = json.loads(checkout.gpuform("plan", "aws-prod", "--json").stdout)
-    for pool in ("h100-training", "l40s-inference"):
-        nodes = sum(machine["count"] for machine in pools[pool]["machines"])
-        assert {group["pool"]: group["nodes"] for group in planned["nodes"]}[pool] == nodes
+    write(checkout, "aws-prod")
+    command = ("plan", "aws-prod", "--rehearse", "--json")
+    planned = json.loads(checkout.gpuform(*command, patience_s=900).stdout)
+    document = planned["rehearsed"]
+    pools = {pool["name"]: pool for pool in document["pools"]}
+    for group in planned["nodes"]:
+        assert sum(machine["count"] for machine in pools[group["pool"]]["machines"]) == group["nodes"]
+    assert document["pods"]["placed"] == sum(one["pods"] for one in planned["demands"]) + 3, "gateways"
     assert (document["karpenter"], document["failed"]) == ("aws", False)
     done = {"namespace": "science", "name": "training", "succeeded": 2, "completions": 2}
     assert document["jobs"] == [done]
