@@ -301,6 +301,15 @@ def test_pods_share_the_huge_pages_that_a_pool_declares() -> None:
     assert [group.nodes for group in plan_of(aws(pool, workloads=[work]))[0].groups] == [2]
 
 
+def test_slices_of_a_pod_share_its_adapters() -> None:
+    halves = {"kind": "mig", "layout": {"3g.20gb": 2}}
+    pool = {"machine": "p4d.24xlarge", "nodes": 1, "aws": {"efa": True}, "sharing": halves}
+    env = aws(pool, workloads=[{**TRAINING, "count": 2, "efa": 4}])
+    (need,) = demands.needs_of(env, (), ROOT)
+    assert (need.replicas, need.efa) == (2, 2)
+    assert [group.nodes for group in plan_of(env)[0].groups] == [1]
+
+
 def test_an_existing_clusters_nodes_may_have_adapters_that_only_their_owner_knows() -> None:
     pool = {"gpu": {"models": ["H100-SXM"], "count": 8}, "selector": {"pool": "p0"}}
     env = on("existing", pool, workloads=[{**TRAINING, "efa": 32, "count": 8}])
