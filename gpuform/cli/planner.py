@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,27 +12,18 @@ import typer
 import yaml
 
 from gpuform.checkout.errors import InputError
-from gpuform.checkout.listing import count_of
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
 from gpuform.cli.output import AsJson, reach_cluster, say, short_path, show, stack_of_new_file, warn
 from gpuform.cli.target import Context, read_running
-from gpuform.reports.tables import build_table
 from infra.config import KEY, price_list
 from infra.model.base.labels import ENVIRONMENT
-from infra.model.base.prices import HOURS_PER_MONTH, PriceList
+from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
 
 if TYPE_CHECKING:
-    from gpuform.usage.rehearsal import Outcome
-    from infra.planner.explain import Alternative
+    from gpuform.reports.rehearsal import Part
     from infra.planner.need import Need
-    from infra.planner.plan import Group, Plan
-    from infra.planner.proposal import Proposal
-    from infra.planner.steps import Step
-
-_CELL = 6
-"""Letters for each memory slice in a picture: eight of them and a pool's name fit into 80 columns."""
 
 
 def plan(
@@ -90,6 +80,7 @@ def plan(
     """
     from gpuform.adopt.objects import well_formed
     from gpuform.cli.preview import run_rehearsal
+    from gpuform.reports import plan as report
     from infra.planner import demands
     from infra.planner import explain as reasons
     from infra.planner import plan as planner
@@ -97,6 +88,7 @@ def plan(
     from infra.planner.proposal import propose
     from infra.planner.steps import sequence
     from lab.rehearse.document import document
+    from lab.rehearse.options import Options
 
     if not stack and file is None and source is None:
         remedy = "name a stack, or give --demands or --from"
@@ -143,40 +135,37 @@ def plan(
         documents = [*(step.environment for step in steps[:-1]), proposal.environment]
         for path, declared in zip(files, documents, strict=True):
             path.write_text(_yaml({"config": {KEY: dict(declared)}}), encoding="utf-8")
+    if rehearse:
+        names = [need.name for need in found.needs if not need.now]
+        left += [f"{name} is not rehearsed: the stack has no such pods" for name in names]
+    answer = report.Answer(found, proposal, steps, why, left)
+    if not as_json:
+        _print(report.parts(answer))
+        if not output:
+            say("\n" + _yaml({"pools": list(proposal.pools)}))
+        _print(report.closing(answer))
+        for line in report.notes(answer):
+            warn(line)
+    if output and not as_json:
+        say(f"wrote {', '.join(str(short_path(path)) for path in files)}; next: gpuform rehearse {planned}")
     outcome = None
     if rehearse:
-        from lab.rehearse.options import Options
-
         options = Options(manifests=tuple(manifests or ()), shrink=False)
         outcome = run_rehearsal(paths, stack, options, proposal.environment)
-        left += [
-            f"{need.name} is not rehearsed: the stack has no such pods"
-            for need in found.needs
-            if not need.now
-        ]
-    status = int(outcome is not None and outcome.failed)
     if as_json:
-        rehearsed = outcome and document(outcome)
-        show(True, _document(found, proposal, steps, why, left) | {"rehearsed": rehearsed}, ())
-        raise typer.Exit(status)
-    show(False, None, [_pools(proposal), "", _placements(found, proposal), ""])
-    for line in _pictures(proposal):
-        say(line)
-    if explain:
-        show(False, None, ["", _alternatives(why)])
-    if not output:
-        say("\n" + _yaml({"pools": list(proposal.pools)}))
-    for line in _summary(found):
-        say(line)
-    if len(steps) > 1 or any(step.waiting for step in steps):
-        show(False, None, ["", _steps(steps)])
-    for line in (*_relabelled(steps), *_notes(proposal, left)):
-        warn(line)
-    if output:
-        say(f"wrote {', '.join(str(short_path(path)) for path in files)}; next: gpuform rehearse {planned}")
-    if outcome:
-        show(False, None, ["", *_rehearsed(proposal, outcome)])
-    raise typer.Exit(status)
+        show(True, report.to_document(answer, document(outcome) if outcome else None), ())
+    elif outcome:
+        _print(("", *report.rehearsed(proposal, outcome)))
+    if outcome and outcome.failed:
+        raise typer.Exit(1)
+
+
+def _print(parts: Iterable[Part]) -> None:
+    for part in parts:
+        if isinstance(part, str):  # not as markup, of which brackets are a part
+            say(part)
+        else:
+            show(False, None, [part])
 
 
 def _yaml(content: dict[str, Any]) -> str:
@@ -262,180 +251,3 @@ def _measured(
         f"{need.name}: not measured in {window}, counted as declared" for need, seen in found if not seen
     ]
     return tuple(by_name.get(need.name, need) for need in needs), notes
-
-
-def _rehearsed(proposal: Proposal, outcome: Outcome) -> Iterator[Any]:
-    from gpuform.reports.rehearsal import nodes_and_pods, pending_lines, verdict_line
-
-    bought = nodes_and_pods(outcome)
-    rows = [(name, f"{one.nodes}x {_machine(one)}", *bought[name]) for name, one in proposal.groups]
-    yield build_table("rehearsed", ("pool", "planned", "bought", "pods placed"), rows, whole=("pool",))
-    yield from (*pending_lines(outcome), verdict_line(outcome))
-
-
-def _pools(proposal: Proposal) -> Any:
-    rows = [
-        (
-            name,
-            _nodes(name, group),
-            _machine(group),
-            group.sharing.text,
-            str(group.nodes * group.candidate.gpus),
-        )
-        for name, group in proposal.groups
-    ]
-    columns = ("pool", "nodes", "machine", "sharing", "GPUs")
-    return build_table("pools", columns, rows, whole=("pool", "nodes", "GPUs"))
-
-
-def _nodes(name: str, group: Group) -> str:
-    pool, now = group.candidate.pool, group.candidate.now
-    is_new = pool is None or pool.name != name
-    return str(group.nodes) if is_new or now in (None, group.nodes) else f"{group.nodes} (now {now})"
-
-
-def _machine(group: Group) -> str:
-    one = group.candidate
-    return one.machine or f"{one.gpus} x {one.gpu.name}"
-
-
-def _placements(plan: Plan, proposal: Proposal) -> Any:
-    needs = {need.name: need for need in plan.needs}
-    rows = []
-    for one in proposal.placed:
-        need = needs[one.demand]
-        memory = f"{need.memory_mib / 1024:.1f} GiB" if need.memory_mib else "-"
-        compute = f"{need.compute:.0%}" if need.compute else "-"
-        rows.append((one.demand, str(one.pods), one.part, one.pool, memory, compute))
-    columns = ("demand", "pods", "each gets", "in pool", "needs memory", "throughput")
-    return build_table("demands", columns, rows, whole=("pods",), optional=("throughput", "needs memory"))
-
-
-def _pictures(proposal: Proposal) -> Iterator[str]:
-    """One GPU of each pool to scale: an eighth of its memory, or a share, is as wide as the next."""
-    width = max(len(name) for name, _ in proposal.groups)
-    for name, group in proposal.groups:
-        yield f"{name:{width}}  {_picture(group)}  x {group.nodes * group.candidate.gpus}"
-
-
-def _picture(group: Group) -> str:
-    geometry, sharing = group.candidate.gpu.geometry, group.sharing
-    if not sharing.layout or geometry is None:
-        text = sharing.text.partition(",")[0] if sharing.replicas == 1 else f"1/{sharing.replicas}"
-        number = min(sharing.replicas, 8)
-        size = 8 * _CELL // number - 2
-        return number * f"[{text[:size]:^{size}}]" + ("..." if number < sharing.replicas else "")
-    unit = 8 * _CELL // geometry.memory
-    line = ["·"] * geometry.memory * unit
-    widths = {profile.name: profile.memory * unit for profile in geometry.profiles}
-    for profile, start in geometry.placements(dict(sharing.layout)) or ():
-        size = widths[profile]
-        line[start * unit : start * unit + size] = f"[{profile[: size - 2]:^{size - 2}}]"
-    return "".join(line)
-
-
-def _alternatives(why: list[Alternative]) -> Any:
-    rows, last = [], ("", "")
-    for one in why:
-        shown = ("", "") if (one.demand, one.gpu) == last else (one.demand, one.gpu)
-        last = one.demand, one.gpu
-        rows.append((*shown, one.part, ("chosen", "green") if one.chosen else one.reason))
-    columns = ("demand", "GPU", "part", "")
-    return build_table("alternatives", columns, rows, whole=("part",), optional=("GPU",))
-
-
-def _steps(steps: Sequence[Step]) -> Any:
-    """What each update changes; counts are nodes."""
-    rows = []
-    for number, step in enumerate(steps, 1):
-        nodes = [f"{name} {now} -> {then}" for name, now, then in step.changes]
-        moved = [f"{name}, waits for it" if name in step.waiting else name for name in step.moved]
-        rows.append((str(number), "\n".join(nodes) or "-", "\n".join(moved) or "-"))
-    return build_table(
-        "updates", ("update", "nodes", "workloads that get other GPUs"), rows, whole=("update",)
-    )
-
-
-def _relabelled(steps: Sequence[Step]) -> Iterator[str]:
-    """Nodes of a running cluster for which labels decide in which pool they are."""
-    from infra.planner.proposal import PART_LABEL
-
-    for number, step in enumerate(steps, 1):
-        for pool in sorted({*step.labels.values()}):
-            nodes = " ".join(sorted(node for node, name in step.labels.items() if name == pool))
-            yield f"before update {number}: kubectl label node {nodes} {PART_LABEL}={pool} --overwrite"
-
-
-def _summary(plan: Plan) -> Iterator[str]:
-    from infra.planner.plan import is_same
-
-    proof = "proved: no plan for these demands needs less"
-    if plan.price - plan.bound > 1e-4 * max(plan.price, 1):
-        proof = f"no plan needs less than {_amount(plan.bound, plan.unit)}"
-        if not plan.complete:
-            proof += "; the search was stopped, --limit gives it more time"
-    yield f"{_amount(plan.price, plan.unit)}; {proof}"
-    if plan.now is not None:
-        yield f"the pools as declared: {_amount(plan.now, plan.unit)}"
-    changed = [
-        group
-        for group in plan.groups
-        if group.candidate.pool and not is_same(group.candidate.pool, group.sharing)
-    ]
-    if changed:
-        nodes = count_of(sum(group.nodes for group in changed), "node")
-        yield f"{nodes} would be shared in another way; `gpuform preview` shows which pods that evicts"
-
-
-def _amount(price: float, unit: str) -> str:
-    if unit == "GPUs":
-        return count_of(round(price), "GPU")
-    return f"{price:,.2f} USD per hour ({price * HOURS_PER_MONTH:,.0f} a month)"
-
-
-def _notes(proposal: Proposal, left: Sequence[str]) -> Iterator[str]:
-    for pool in proposal.unused:
-        yield f"pool {pool} is left out: no workload of the stack uses it"
-    yield from left
-    if proposal.refusal:
-        yield f"gpuform would refuse these pools: {proposal.refusal}"
-
-
-def _document(
-    plan: Plan, proposal: Proposal, steps: Sequence[Step], why: list[Alternative], left: Sequence[str]
-) -> dict[str, Any]:
-    from infra.planner.proposal import PART_LABEL
-
-    return {
-        "unit": plan.unit,
-        "price": round(plan.price, 4),
-        "bound": round(plan.bound, 4),
-        "complete": plan.complete,
-        "now": None if plan.now is None else round(plan.now, 4),
-        "nodes": [
-            {
-                "pool": name,
-                "nodes": group.nodes,
-                "machine": group.candidate.machine or None,
-                "gpu": group.candidate.gpu.name,
-                "gpus": group.nodes * group.candidate.gpus,
-                "sharing": group.sharing.text,
-            }
-            for name, group in proposal.groups
-        ],
-        "pools": list(proposal.pools),
-        "demands": [asdict(one) for one in proposal.placed],
-        "steps": [
-            {
-                "nodes": [{"pool": name, "before": now, "after": then} for name, now, then in step.changes],
-                "labels": [{"node": node, PART_LABEL: pool} for node, pool in step.labels.items()],
-                "moved": list(step.moved),
-                "waiting": list(step.waiting),
-            }
-            for step in steps
-        ],
-        "alternatives": [asdict(one) for one in why],  # with --explain
-        "left_out": list(proposal.unused),
-        "notes": list(left),
-        "refusal": proposal.refusal or None,
-    }
