@@ -23,7 +23,7 @@ class ReleaseArgs:
     """The release, and objects that must exist before it, by the last part of their resource names.
 
     ``later``: objects of its CRDs.
-    ``cluster`` is the GPU operator's: the kubeconfig and the context of the nodes that it leaves labels on.
+    ``cluster``: kubeconfig, context and pools of the nodes on which the device plugin runs.
     """
 
     release: ChartRelease
@@ -41,14 +41,15 @@ class ReleaseComponent(pulumi.ComponentResource):
     """Further arguments of the release."""
     STATUS: ClassVar[bool] = False
     """Whether the release's status is an output, and the release is deleted before its replacement comes."""
+    REMOVAL: ClassVar[str] = ""
+    """Type of the resource with the inputs ``cluster``."""
 
     def __init__(self, name: str, args: ReleaseArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(self.TYPE, name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         before = [resource(f"{name}-{suffix}", manifest, child) for suffix, manifest in args.before.items()]
         if args.cluster:
-            kind = "gpuform:nodes:GpuOperatorRemoval"
-            before.append(pulumi.CustomResource(kind, f"{name}-removal", dict(args.cluster), child))
+            before.append(pulumi.CustomResource(self.REMOVAL, f"{name}-removal", dict(args.cluster), child))
         options = pulumi.ResourceOptions(
             parent=self, depends_on=before, delete_before_replace=self.STATUS or None
         )
@@ -70,6 +71,7 @@ class GpuOperator(ReleaseComponent):
     TIMEOUT_S = 600  # two images on busy nodes; the lab's chart has the DaemonSets, too, and needs seconds
     SETTINGS: ClassVar = {"disable_openapi_validation": True}  # required if the chart's hook upgrades CRDs
     STATUS = True
+    REMOVAL = "gpuform:nodes:GpuOperatorRemoval"
 
 
 class DevicePlugin(ReleaseComponent):
@@ -80,6 +82,7 @@ class DevicePlugin(ReleaseComponent):
 
     TYPE = "gpuform:platform:DevicePlugin"
     STATUS = True
+    REMOVAL = "gpuform:nodes:PoolRemoval"
 
 
 class DcgmExporter(ReleaseComponent):

@@ -99,22 +99,19 @@ async def _list(client: Client, path: str, params: Mapping[str, str] | None = No
         return []
 
 
-class GpuOperatorRemoval(Removal):
-    """``gpuform:nodes:GpuOperatorRemoval``: removes what NVIDIA's GPU operator leaves on the nodes.
+class PoolRemoval(Removal):
+    """``gpuform:nodes:PoolRemoval``: prepares nodes of removed pools for the update of the device plugin.
 
-    Created before the operator's release and deleted after it. Deleting it removes the operator's labels and
-    annotations from all nodes, and uncordons nodes that the operator has cordoned for a driver upgrade. The
-    labels of discovery are removed by NFD's own hook.
-
-    An update comes before the release, and the engine deletes or releases the nodes of removed pools at its
-    end. In between, the release has neither their configuration of the device plugin nor, maybe, their
-    driver, and their operands would restart again and again. So these nodes get the default configuration
-    here. Simulated nodes run no operands from here on, because their chart, unlike NVIDIA's, has the
-    DaemonSets for which Helm waits. ``pools``: names of the pools with GPUs. A pool that comes back before
-    its simulated nodes were deleted gets its operands again.
+    Created before the plugin's release. An update comes before the release, too, and the engine deletes or
+    releases the nodes of removed pools at its end. In between, the release has neither their configuration of
+    the device plugin nor, maybe, their driver, and their operands would restart again and again. So these
+    nodes get the default configuration here. Nodes that the operator's chart for simulated nodes serves run
+    no operands from here on, because that chart has the DaemonSets, for which Helm waits. ``pools``: names of
+    the pools with GPUs. A pool that comes back before its simulated nodes were deleted gets its operands
+    again.
     """
 
-    INPUTS = (*Removal.INPUTS, "pools", "simulated")
+    INPUTS = (*Removal.INPUTS, "pools")
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
@@ -154,6 +151,23 @@ class GpuOperatorRemoval(Removal):
     async def _nodes(self, inputs: Properties, pools: Collection[str]) -> Sequence[Manifest]:
         selector = f"{POOL} in ({','.join(sorted(pools))})"
         return await self._clusters(inputs).nodes(selector) if pools else ()
+
+    def outputs(self, inputs: Properties) -> Properties:
+        return {"what": "configuration of the device plugin on nodes of removed pools"}
+
+    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
+        """The release goes, and nothing is left to prepare."""
+
+
+class GpuOperatorRemoval(PoolRemoval):
+    """``gpuform:nodes:GpuOperatorRemoval``: removes what NVIDIA's GPU operator leaves on the nodes.
+
+    Created before the operator's release and deleted after it. Deleting it removes the operator's labels and
+    annotations from all nodes, and uncordons nodes that the operator has cordoned for a driver upgrade. The
+    labels of discovery are removed by NFD's own hook.
+    """
+
+    INPUTS = (*PoolRemoval.INPUTS, "simulated")
 
     def outputs(self, inputs: Properties) -> Properties:
         return {"what": "labels of NVIDIA's GPU operator"}

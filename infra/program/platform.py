@@ -152,20 +152,25 @@ def _operands(
     together they would allocate the same GPUs, under names that both charts use.
     """
     operator, plugin = f"{prefix}gpu-operator", f"{prefix}device-plugin"
+    cluster = {
+        "kubeconfig": kubeconfig,
+        "context": env.context,
+        "pools": sorted(pool.name for pool in env.pools if pool.gpus),
+    }
     if part := planned.get("device-plugin"):
         opts.aliases = [pulumi.Alias(name=operator, type_="gpuform:platform:GpuOperator")]
         runtime = device_plugin.runtime_class(env)
-        args = ReleaseArgs(release=part.release, before={"runtime-class": runtime} if runtime else {})
-        return [releases.DevicePlugin(plugin, args, opts)]
+        before = {"runtime-class": runtime} if runtime else {}
+        return [
+            releases.DevicePlugin(
+                plugin, ReleaseArgs(release=part.release, before=before, cluster=cluster), opts
+            )
+        ]
     if part := planned.get("gpu-operator"):
         opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
-        cluster = {
-            "kubeconfig": kubeconfig,
-            "context": env.context,
-            "pools": sorted(pool.name for pool in env.pools if pool.gpus),
-            "simulated": env.is_simulated,
-        }
-        return [releases.GpuOperator(operator, ReleaseArgs(release=part.release, cluster=cluster), opts)]
+        own = {**cluster, "simulated": env.is_simulated}
+        args = ReleaseArgs(release=part.release, cluster=own)
+        return [releases.GpuOperator(operator, args, opts)]
     return []
 
 

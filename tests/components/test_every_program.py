@@ -113,6 +113,8 @@ def test_the_operator_goes_before_the_device_plugin_comes_and_back(mode: str, ne
     assert release.deleteBeforeReplace
     removals = [request for key, request in requests.items() if "GpuOperatorRemoval" in key]
     assert len(removals) == (mode == "operator"), "its labels go with it"
+    (before,) = [request for key, request in requests.items() if "Removal " in key]
+    assert before.name == f"{new.split()[1]}-removal"
 
 
 def test_beside_the_clusters_own_operator_nothing_of_ours_is_installed() -> None:

@@ -164,7 +164,8 @@ EXPLICIT = {
 BY_INPUT = {"kubernetes:helm.sh/v3:Release"}
 """``timeout``, in seconds."""
 OWN_TYPES = {
-    *("gpuform:nodes:GpuOperatorRemoval", "gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes"),
+    *("gpuform:nodes:GpuOperatorRemoval", "gpuform:nodes:PoolRemoval"),
+    *("gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes"),
     "gpuform:workloads:BlueGreen",
     *("gpuform:queues:KueueRemoval", "gpuform:workloads:ScalingRemoval"),
 }

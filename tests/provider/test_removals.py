@@ -15,6 +15,7 @@ from tests.provider.conftest import Log, call_for, provider_of
 pytestmark = pytest.mark.unit
 
 OPERATOR, QUEUES = "gpuform:nodes:GpuOperatorRemoval", "gpuform:queues:KueueRemoval"
+PLUGIN = "gpuform:nodes:PoolRemoval"
 SCALING = "gpuform:workloads:ScalingRemoval"
 DEPLOY, UPGRADE = "nvidia.com/gpu.deploy.", "nvidia.com/gpu-driver-upgrade"
 STATE, BEFORE = f"{UPGRADE}-state", f"{UPGRADE}.node-initial-state.unschedulable"
@@ -214,11 +215,14 @@ def test_an_autoscaler_that_stays_is_named(cluster: FakeClient) -> None:
         delete(SCALING, cluster, timeout=0.01)
 
 
-def update(cluster: FakeClient, old: list[str] | None, new: list[str], simulated: bool = True) -> bool:
+def update(
+    cluster: FakeClient, old: list[str] | None, new: list[str], token: str = OPERATOR, **more: bool
+) -> bool:
     """Whether there was a change; made then, as the engine does."""
-    handler, call = provider_of(cluster).handler(OPERATOR), call_for(OPERATOR, Log())
+    handler, call = provider_of(cluster).handler(token), call_for(token, Log())
     olds = {"kubeconfig": "k"} | ({} if old is None else {"pools": old})
-    news = {"kubeconfig": "k", "pools": new, "simulated": simulated}
+    news = {"kubeconfig": "k", "pools": new, **({"simulated": True} if token == OPERATOR else {}), **more}
+    assert not asyncio.run(handler.check(call, {}, news)).failures
     if asyncio.run(handler.diff(call, "id", olds, {}, news)).changes:
         asyncio.run(handler.update(call, "id", olds, {}, news))
         return True
@@ -238,12 +242,21 @@ def test_simulated_nodes_of_a_removed_pool_run_no_operands_until_they_are_delete
     assert cluster.changes == [("PATCH", f"/api/v1/nodes/t4-{index}", off) for index in range(2)]
 
 
-def test_other_nodes_of_a_removed_pool_get_the_default_configuration(cluster: FakeClient) -> None:
+@pytest.mark.parametrize(("token", "more"), [(OPERATOR, {"simulated": False}), (PLUGIN, {})])
+def test_other_nodes_of_a_removed_pool_get_the_default_configuration(
+    token: str, more: dict[str, bool], cluster: FakeClient
+) -> None:
     add_node(cluster, "gpu-1", {"gpuform.io/pool": "t4", "nvidia.com/device-plugin.config": "slice-4"})
     add_node(cluster, "gpu-2", {"gpuform.io/pool": "t4"})
-    assert update(cluster, ["t4"], [], simulated=False)
+    assert update(cluster, ["t4"], [], token, **more)
     removed = {"metadata": {"labels": {"nvidia.com/device-plugin.config": None}}}
     assert cluster.changes == [("PATCH", "/api/v1/nodes/gpu-1", removed)]
+
+
+def test_nothing_is_left_to_do_when_the_device_plugin_goes(cluster: FakeClient) -> None:
+    add_node(cluster, "gpu", {"nvidia.com/gpu.present": "true", "nvidia.com/mig.config": "all-disabled"})
+    assert delete(PLUGIN, cluster) == []
+    assert cluster.changes == []
 
 
 def test_a_pool_that_comes_back_before_its_nodes_were_deleted_gets_its_operands(cluster: FakeClient) -> None:

@@ -19,6 +19,7 @@ _TYPES = {
     "gpuform:nodes:PoolNodes": "nodes.pool_nodes",
     "gpuform:nodes:MigLayout": "nodes.mig_layout",
     "gpuform:nodes:GpuOperatorRemoval": "removals",
+    "gpuform:nodes:PoolRemoval": "removals",
     "gpuform:workloads:BlueGreen": "workloads.blue_green",
     "gpuform:workloads:ScalingRemoval": "removals",
     "gpuform:hosts:HostConfiguration": "hosts.configuration",
