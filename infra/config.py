@@ -40,7 +40,7 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
     if env is not None:
         return env
     errors = every_error(mapping, lambda work: _validate(work, source)[1])
-    raise _located([without_secrets(error, mapping) for error in errors], mapping)
+    raise _located(without_secrets(errors, mapping), mapping)
 
 
 def read_model(model: type[Read], path: Path, keys: str, remedy: str) -> Read:

@@ -43,7 +43,7 @@ def parts(answer: Answer) -> Iterator[Part]:
 
 def closing(answer: Answer) -> Iterator[Part]:
     """The price with its proof, and the updates if one is not enough."""
-    yield from _summary(answer.plan)
+    yield from _summary(answer.plan, answer.proposal)
     if len(answer.steps) > 1 or any(step.waiting for step in answer.steps):
         yield from ("", _steps(answer.steps))
 
@@ -157,7 +157,7 @@ def _labelled(steps: Sequence[Step]) -> Iterator[str]:
             yield f"before update {number}: kubectl label node {nodes} {PART_LABEL}={pool} --overwrite"
 
 
-def _summary(plan: Plan) -> Iterator[str]:
+def _summary(plan: Plan, proposal: Proposal) -> Iterator[str]:
     proof = "proved: no plan for these demands needs less"
     if plan.price - plan.bound > 1e-4 * max(plan.price, 1):
         proof = f"no plan needs less than {_amount(plan.bound, plan.unit)}"
@@ -168,8 +168,8 @@ def _summary(plan: Plan) -> Iterator[str]:
         yield f"the pools as declared: {_amount(plan.now, plan.unit)}"
     changed = [
         group
-        for group in plan.groups
-        if group.candidate.pool and not is_same(group.candidate.pool, group.sharing)
+        for name, group in proposal.groups
+        if (pool := group.candidate.pool) and pool.name == name and not is_same(pool, group.sharing)
     ]
     if changed:
         nodes = count_of(sum(group.nodes for group in changed), "node")

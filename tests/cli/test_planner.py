@@ -125,6 +125,7 @@ def test_updates_before_the_last_are_files_too(tmp_path: Path, monkeypatch: pyte
         ["1", "a100-2", "0", "->", "1", "default/serve"],
         ["2", "a100", "4", "->", "1", "-"],
     ]
+    assert "would be shared in another way" not in result.stdout, "the nodes are new"
     first, last = (load(tmp_path / f"Pulumi.planned{number}.yaml") for number in ("-1", ""))
     assert [{pool.name: pool.nodes for pool in env.pools} for env in (first, last)] == [
         {"a100": 4, "a100-2": 1},

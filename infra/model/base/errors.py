@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _LONGEST = 600
@@ -61,17 +61,20 @@ def _line(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def without_secrets(error: InputError, data: object) -> InputError:
-    """The same error without the texts of ``data`` that may be secret.
+def without_secrets(errors: Iterable[InputError], data: object) -> list[InputError]:
+    """The same errors without the texts of ``data`` that may be secret.
 
     A message repeats a wrong value, since values are not secret as a rule. A text of several lines, a JSON
     object and a text longer than a name may be a pasted kubeconfig, key or token, and no message repeats it.
     """
-    fact, remedy = error.fact, error.remedy
-    for text in sorted(set(_secret_texts(data)), key=len, reverse=True):
-        for quoted in (repr(text), text):
+    texts = sorted(set(_secret_texts(data)), key=len, reverse=True)
+    found = []
+    for error in errors:
+        fact, remedy = error.fact, error.remedy
+        for quoted in (quoted for text in texts for quoted in (repr(text), text)):
             fact, remedy = fact.replace(quoted, "the given text"), remedy.replace(quoted, "the given text")
-    return InputError(error.path, fact, remedy)
+        found.append(InputError(error.path, fact, remedy))
+    return found
 
 
 def is_file_content(text: str) -> bool:
