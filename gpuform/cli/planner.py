@@ -188,7 +188,8 @@ def _running(
     found = read_running(source, context, (*objects.KINDS, POD))
     if POD in found.denied:
         raise InputError("--from", "its credentials may not list pods", "use others, or give a dump")
-    pods = found.all(POD)
+    if not (pods := found.all(POD)):
+        raise InputError("--from", "no pod runs there", "dump `nodes,pods` of all namespaces, with -A")
     if env is None:
         cluster = declared_cluster(source if objects.is_kubeconfig(source) else None, context)
         adopted = declare.adopt(found, cluster, name)

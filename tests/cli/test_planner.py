@@ -97,6 +97,13 @@ def test_a_running_cluster_is_planned_without_a_stack(tmp_path: Path) -> None:
     assert found["steps"] == []
 
 
+def test_a_dump_without_pods_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(node("gpu-1", {}, {"nvidia.com/gpu": 8})))
+    result = plan("--from", file)
+    assert (result.exit_code, "--from: no pod runs there; dump `nodes,pods`" in result.stderr) == (2, True)
+
+
 def test_of_a_running_cluster_free_nodes_are_cut_first_by_a_label(tmp_path: Path) -> None:
     demands, file = tmp_path / "d.yaml", tmp_path / "Pulumi.planned.yaml"
     demands.write_text("demands: [{name: web/api, gpu_memory: 4Gi, compute: 0.1}]")
