@@ -44,6 +44,7 @@ def main(everything: bool) -> None:
             ],
         ),
         ("charts in Go modules", lambda: [charts.folder(name) for name in charts.IN_MODULES]),
+        ("chart of NVIDIA's operator", charts.older_operator),
         ("MIG layouts of NVIDIA", external.mig_layouts),
         ("units of the container toolkit", packages.cdi_units),
         ("booted hosts", _hosts),

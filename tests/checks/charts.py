@@ -13,7 +13,7 @@ from infra.strict_yaml import load_all
 from lab.offline import pinned_charts
 from lab.sidecars.controllers.rows import CHARTS
 from lab.toolchain import Toolchain
-from lab.toolchain.catalogue import NVIDIA_CONFIG
+from lab.toolchain.catalogue import GPU_OPERATOR, NVIDIA_CONFIG
 from lab.toolchain.module_files import Source
 from tests import external
 from tests.checks import everything
@@ -47,6 +47,12 @@ def folder(chart: str) -> Path | None:
     if chart in IN_MODULES:
         return external.module(*IN_MODULES[chart])
     return ROOT / "charts" / chart if chart in OURS else None
+
+
+def older_operator() -> Path:
+    """Folder of the chart of the operator that ``--operator real`` runs."""
+    where = GPU_OPERATOR.module_path, Path("deployments/gpu-operator"), "Chart.yaml"
+    return external.module(Source("chart-gpu-operator", "the chart", *where), GPU_OPERATOR.name)
 
 
 def values_of(chart: str) -> list[tuple[str, Any]]:

@@ -6,26 +6,24 @@ modules contain it, and are rendered by helm, too.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from lab.toolchain import Toolchain
-from lab.toolchain.catalogue import GPU_OPERATOR
-from lab.toolchain.module_files import Source
 from tests.checks import everything
 from tests.checks.charts import (
     AT_HAND,
     IN_MODULES,
     OF_THE_DEPENDENCY,
     folder,
+    older_operator,
     rendered,
     unknown_keys,
     values_of,
 )
-from tests.external import module, reference
+from tests.external import reference
 
 pytestmark = pytest.mark.tools
 
@@ -91,9 +89,7 @@ def test_a_key_that_no_chart_knows_is_found(chart: str, path: str) -> None:
 
 def test_what_the_older_operator_of_this_machine_ignores() -> None:
     """``--operator real`` runs an older one than that of the stacks; its chart ignores these keys."""
-    path = GPU_OPERATOR.module_path
-    source = Source("chart-gpu-operator", "the chart", path, Path("deployments/gpu-operator"), "Chart.yaml")
-    known = yaml.safe_load((module(source, "gpu-operator") / "values.yaml").read_text())
+    known = yaml.safe_load((older_operator() / "values.yaml").read_text())
     ignored = {key for _, values in values_of("gpu-operator") for key in unknown_keys(values, known)}
     assert ignored - OF_THE_DEPENDENCY == {
         "cdi.nriPluginEnabled",
