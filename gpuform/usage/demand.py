@@ -17,7 +17,7 @@ import yaml
 from gpuform.kubernetes.pods import by_controller
 from gpuform.manifests.documents import Document
 from gpuform.manifests.needs import needs
-from gpuform.manifests.pods import find
+from gpuform.manifests.pods import FoundPod, find
 from gpuform.usage.prometheus import Prometheus, Sample
 from infra.model.environment import Environment
 from infra.plan.rules.promql import POD_USED
@@ -31,12 +31,17 @@ _LEAST = 0.01
 
 def running_needs(env: Environment, pods: Iterable[Mapping[str, Any]]) -> Iterator[Need | str]:
     """A need for the pods of each controller that run or wait, each as the first; or why it is left out."""
+    return needs(env, _found(pods), "default")
+
+
+def _found(pods: Iterable[Mapping[str, Any]]) -> Iterator[FoundPod]:
+    """Of each controller its first pod, under the controller's name, with the number of its pods."""
     rest = (pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"))
     for controller, group in by_controller(rest).items():
         if controller.kind not in ("DaemonSet", "Node"):
             meta = {**group[0]["metadata"], "name": controller.name}
             pod = Document("", 0, yaml.MappingNode("", []), {**group[0], "kind": "Pod", "metadata": meta})
-            yield from needs(env, (replace(one, count=len(group)) for one in find(pod)), "default")
+            yield from (replace(one, count=len(group)) for one in find(pod))
 
 
 def with_measured(prometheus: Prometheus, needs: Sequence[Need], window: str) -> Iterator[tuple[Need, bool]]:

@@ -8,9 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gpuform.usage.demand import with_measured
+from gpuform.usage.demand import running_needs, with_measured
 from gpuform.usage.prometheus import Prometheus
 from infra.planner.need import Need
+from tests.build.clusters import pod
+from tests.build.environments import on
 
 pytestmark = pytest.mark.unit
 
@@ -53,3 +55,11 @@ def test_a_need_is_the_peak_of_its_workloads_pods() -> None:
     assert none == (needs[3], False)
     assert (train[0].compute, train[0].memory_mib) == (0.5, 40000)
     assert all("[14d]" in query for query in played.asked)
+
+
+def test_controllers_of_one_name_are_two_demands() -> None:
+    gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pods = [pod(f"{kind.lower()}-0", owner=(kind, "web"), **gpu) for kind in ("StatefulSet", "Job")]
+    env = on("embedded", {"gpu": {"models": ["T4"], "count": 4}})
+    found = [need.name for need in running_needs(env, pods) if isinstance(need, Need)]
+    assert found == ["lab/web", "lab/web-and"]
