@@ -75,11 +75,9 @@ def plan(
 ) -> None:
     """Compute the cheapest way to share GPUs for all demands, and prove how much less is impossible.
 
-    Prints pools for the stack file, or writes a new one. Asks no cloud, and a cluster only with --measured.
-    Exit code 1 if a pod stays pending with --rehearse.
+    Prints pools for the stack file, or writes a new one. Asks no cloud, and a cluster only with --measured
+    and --from. Exit code 1 if a pod stays pending with --rehearse.
     """
-    from gpuform.adopt.objects import well_formed
-    from gpuform.cli.preview import run_rehearsal
     from gpuform.reports import plan as report
     from infra.planner import demands
     from infra.planner import explain as reasons
@@ -87,8 +85,6 @@ def plan(
     from infra.planner.candidates import candidates_of
     from infra.planner.proposal import propose
     from infra.planner.steps import sequence
-    from lab.rehearse.document import document
-    from lab.rehearse.options import Options
 
     if not stack and file is None and source is None:
         remedy = "name a stack, or give --demands or --from"
@@ -105,6 +101,8 @@ def plan(
     nodes: Mapping[str, Sequence[str]] = {}
     running: list[Need | str] = []
     if source:
+        from gpuform.adopt.objects import well_formed
+
         with well_formed(str(source)):
             env, nodes, running = _running(env, source, context, planned or "adopted")
     others, left = _of_manifests(env, manifests or (), running)
@@ -130,7 +128,7 @@ def plan(
     if output:
         numbers = range(1, len(steps))
         files = [*(output.with_name(f"{output.stem}-{number}.yaml") for number in numbers), output]
-        for path in files:
+        for path in files[:-1]:
             stack_of_new_file(path)
         documents = [*(step.environment for step in steps[:-1]), proposal.environment]
         for path, declared in zip(files, documents, strict=True):
@@ -148,12 +146,17 @@ def plan(
             warn(line)
     if output and not as_json:
         say(f"wrote {', '.join(str(short_path(path)) for path in files)}; next: gpuform rehearse {planned}")
-    outcome = None
+    outcome, rehearsal = None, None
     if rehearse:
+        from gpuform.cli.preview import run_rehearsal
+        from lab.rehearse.document import document
+        from lab.rehearse.options import Options
+
         options = Options(manifests=tuple(manifests or ()), shrink=False)
         outcome = run_rehearsal(paths, stack, options, proposal.environment)
+        rehearsal = document(outcome)
     if as_json:
-        show(True, report.to_document(answer, document(outcome) if outcome else None), ())
+        show(True, report.to_document(answer, rehearsal), ())
     elif outcome:
         _print(("", *report.rehearsed(proposal, outcome)))
     if outcome and outcome.failed:
@@ -202,8 +205,7 @@ def _running(
         load[record.node] += sum(record.gpu_requests.values())
     nodes: dict[str, list[str]] = {}
     for node in found.all(NODE):
-        tags = (node["metadata"].get("labels") or {}).items()
-        if pool := next((one for one in env.pools if one.selector and one.selector.items() <= tags), None):
+        if pool := env.selecting_pool(node["metadata"].get("labels") or {}):
             nodes.setdefault(pool.name, []).append(node["metadata"]["name"])
     by_load = {pool: tuple(sorted(names, key=lambda one: -load[one])) for pool, names in nodes.items()}
     return env, by_load, list(running_needs(env, pods))

@@ -263,6 +263,11 @@ class Environment(Model):
         assert isinstance(self.cluster, AwsCluster)
         return self.cluster.images[pool.image.key]
 
+    def selecting_pool(self, node_labels: Mapping[str, str]) -> Pool | None:
+        """The pool with a selector that finds a node with these labels, on a cluster of others."""
+        found = (one for one in self.pools if one.selector and one.selector.items() <= node_labels.items())
+        return next(found, None)
+
     def pool(self, name: str) -> Pool:
         """The pool of that name; StopIteration if the environment has no such pool."""
         return next(pool for pool in self.pools if pool.name == name)

@@ -19,7 +19,9 @@ from infra.model.placement import node_resources
 from infra.model.pool.elastic import Capacity
 from infra.model.pool.pool import Pool
 from infra.plan import cost
+from infra.planner.need import Need
 
+_NAMES = {"cpu": "millicores", "memory": "MiB", "efa": "adapters (EFA)", "hugepages": "MiB in huge pages"}
 _OTHERS = {"pods": node_resources.PODS_PER_NODE, "efa": 0, "hugepages": 0}
 
 
@@ -43,7 +45,8 @@ class Offer(Model):
 class Candidate:
     """A kind of node: ``price`` in USD per hour, if it is known.
 
-    ``room`` for workloads, as far as it is known: millicores, MiB, pods, adapters and MiB in huge pages.
+    ``room``: millicores (cpu), MiB (memory, hugepages), and numbers of pods and adapters (efa) that a node
+    has for workloads; a key is missing if its amount is not known.
     ``found``: names of a running cluster's nodes, in the order in which the pool keeps them.
     """
 
@@ -66,6 +69,21 @@ class Candidate:
     def now(self) -> int | None:
         """Nodes that the pool has, by declaration or found."""
         return self.pool.declared_nodes or self.limit if self.pool else None
+
+
+def lacks(need: Need, one: Candidate) -> dict[str, str]:
+    """What keeps a pod from a node beside its GPU's model and sharing: a clause for each thing."""
+    rooms, asked = {**one.room, "GPUs": one.gpus}, {**need.room, "GPUs": need.count}
+    facts = {
+        name: f"a pod needs {asked[name]:.10g} {_NAMES.get(name, name)}, and it has {room:.10g}"
+        for name, room in rooms.items()
+        if asked[name] > room
+    }
+    if need.pools is not None and (one.pool is None or one.pool.name not in need.pools):
+        facts["pools"] = f"its pods run in {' or '.join(need.pools)}"
+    if one.capacity == "spot" and not need.interruptible:
+        facts["spot"] = "its nodes are spot, and the demand is not interruptible"
+    return facts
 
 
 def candidates_of(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from infra.model.gpu.models import Gpu
 from infra.planner import sharing_costs
+from infra.planner.candidates import lacks
 from infra.planner.need import Need
 from infra.planner.packing import Kind
-from infra.planner.plan import Plan, is_same, lacks
+from infra.planner.plan import Plan, is_same
 from infra.planner.sharing_costs import Part
 
 _MOST_PRICED = 30

@@ -16,7 +16,7 @@ from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig
 from infra.planner import packing, sharing_costs
-from infra.planner.candidates import Candidate
+from infra.planner.candidates import Candidate, lacks
 from infra.planner.need import Need
 from infra.planner.packing import Demand, Kind, Use
 from infra.planner.sharing_costs import How, Part
@@ -24,7 +24,6 @@ from infra.planner.sharing_costs import How, Part
 _CHANGE = 40.0
 """Cost of a way of sharing that a pool does not have now, against 1 for each pool and for each changed node;
 in packing's second model."""
-_NAMES = {"cpu": "millicores", "memory": "MiB", "efa": "adapters (EFA)", "hugepages": "MiB in huge pages"}
 _REMEDIES = {
     "efa": "set aws.efa of a pool",
     "hugepages": "set hugepages of a pool",
@@ -167,21 +166,6 @@ def _unsatisfiable(name: str, needs: Sequence[Need], candidates: Sequence[Candid
 def _against(need: Need, one: Candidate) -> dict[str, str]:
     fact = sharing_costs.refusal(need, one.gpu, sharing_costs.whole(one.gpu))
     return ({"gpu": fact} if fact else {}) | lacks(need, one)
-
-
-def lacks(need: Need, one: Candidate) -> dict[str, str]:
-    """What keeps a pod from a node beside its GPU's model and sharing: a clause for each thing."""
-    rooms, asked = {**one.room, "GPUs": one.gpus}, {**need.room, "GPUs": need.count}
-    facts = {
-        name: f"a pod needs {asked[name]:.10g} {_NAMES.get(name, name)}, and it has {room:.10g}"
-        for name, room in rooms.items()
-        if asked[name] > room
-    }
-    if need.pools is not None and (one.pool is None or one.pool.name not in need.pools):
-        facts["pools"] = f"its pods run in {' or '.join(need.pools)}"
-    if one.capacity == "spot" and not need.interruptible:
-        facts["spot"] = "its nodes are spot, and the demand is not interruptible"
-    return facts
 
 
 class _Model:

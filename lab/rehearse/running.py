@@ -184,12 +184,8 @@ def _hostname(node: Json) -> str:
 
 def _pools(env: Environment, nodes: Iterable[Json]) -> dict[str, Pool | None]:
     """The pool of each node, by its selector."""
-    found: dict[str, Pool | None] = {}
-    for item in nodes:
-        tags = (item["metadata"].get("labels") or {}).items()
-        matching = (pool for pool in env.pools if (pool.selector or {}).items() <= tags)
-        found[item["metadata"]["name"]] = next(matching, None)
-    return found
+    metadata = [item["metadata"] for item in nodes]
+    return {meta["name"]: env.selecting_pool(meta.get("labels") or {}) for meta in metadata}
 
 
 def _node(
