@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_aws import cloudwatch, ec2, eks, kms
+from pulumi_aws import ec2, eks
+from pulumi_aws.cloudwatch.log_group import LogGroup
+from pulumi_aws.kms.alias import Alias
+from pulumi_aws.kms.key import Key
 
 from components.iam_role import iam_role
 from components.manifest import timeouts
@@ -92,7 +95,7 @@ class EksCluster(pulumi.ComponentResource):
             f"{self._name}-control-plane", iam.CLUSTER, policy, self._args.partition, self
         )
         key = self._key()
-        group = cloudwatch.LogGroup(
+        group = LogGroup(
             f"{self._name}-logs",
             name=f"/aws/eks/{self._args.cluster_name}/cluster",
             retention_in_days=LOG_DAYS,
@@ -132,15 +135,15 @@ class EksCluster(pulumi.ComponentResource):
             ),
         )
 
-    def _key(self) -> kms.Key:
-        key = kms.Key(
+    def _key(self) -> Key:
+        key = Key(
             f"{self._name}-secrets",
             description=f"Secrets of the EKS cluster {self._args.cluster_name}",
             enable_key_rotation=True,
             deletion_window_in_days=KEY_DELETION_DAYS,
             opts=pulumi.ResourceOptions(parent=self, protect=self._args.protect),
         )
-        kms.Alias(
+        Alias(
             f"{self._name}-secrets",
             name=f"alias/eks/{self._args.cluster_name}",
             target_key_id=key.key_id,

@@ -6,7 +6,10 @@ import json
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_aws import cloudwatch, eks, iam, sqs
+from pulumi_aws import eks, iam
+from pulumi_aws.cloudwatch.event_rule import EventRule
+from pulumi_aws.sqs.queue import Queue
+from pulumi_aws.sqs.queue_policy import QueuePolicy
 
 from components.iam_role import iam_role
 from components.manifest import helm_release
@@ -15,6 +18,7 @@ from infra.plan import iam as documents
 from infra.plan.charts import ChartRelease
 
 TIMEOUT_S = 300
+EVENT_TARGET = "aws:cloudwatch/eventTarget:EventTarget"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +72,9 @@ class Karpenter(pulumi.ComponentResource):
         )
         return role, [*attachments, entry]
 
-    def _queue(self) -> tuple[sqs.Queue, list[pulumi.Resource]]:
+    def _queue(self) -> tuple[Queue, list[pulumi.Resource]]:
         name, child = f"{self._name}-interruption", self._child
-        queue = sqs.Queue(
+        queue = Queue(
             name,
             name=self._args.queue,
             message_retention_seconds=documents.QUEUE_RETENTION_S,
@@ -80,14 +84,16 @@ class Karpenter(pulumi.ComponentResource):
         policy = queue.arn.apply(
             lambda arn: json.dumps(documents.queue_policy(documents.Scope(queue_arn=arn)))
         )
-        rules: list[pulumi.Resource] = [sqs.QueuePolicy(name, queue_url=queue.id, policy=policy, opts=child)]
+        rules: list[pulumi.Resource] = [QueuePolicy(name, queue_url=queue.id, policy=policy, opts=child)]
         for role, events in documents.INTERRUPTION_EVENTS.items():
             full_name, pattern = f"{self._name}-{role}", json.dumps(events, sort_keys=True)
-            rule = cloudwatch.EventRule(full_name, event_pattern=pattern, opts=child)
-            rules.append(cloudwatch.EventTarget(full_name, rule=rule.name, arn=queue.arn, opts=child))
+            rule = EventRule(full_name, event_pattern=pattern, opts=child)
+            # The SDK's class of this type imports all of CloudWatch.
+            target = {"rule": rule.name, "arn": queue.arn}
+            rules.append(pulumi.CustomResource(EVENT_TARGET, full_name, target, child))
         return queue, rules
 
-    def _controller_role(self, node_role: iam.Role, queue: sqs.Queue) -> list[pulumi.Resource]:
+    def _controller_role(self, node_role: iam.Role, queue: Queue) -> list[pulumi.Resource]:
         args, name, child = self._args, f"{self._name}-controller", self._child
         role, _ = iam_role(name, documents.POD, {}, args.partition, self)
         scope = pulumi.Output.all(

@@ -6,14 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_kubernetes.apiextensions.v1 import (
-    CustomResourceDefinitionNamesPatchArgs,
-    CustomResourceDefinitionPatch,
-    CustomResourceDefinitionSpecPatchArgs,
-)
-from pulumi_kubernetes.meta.v1 import ObjectMetaPatchArgs
 
-from components.manifest import helm_release
+from components.manifest import helm_release, register
 from infra.plan import kserve
 from infra.plan.charts import ChartRelease
 
@@ -48,8 +42,10 @@ class KServe(pulumi.ComponentResource):
 
 def _keep_crd(name: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
     """Let helm keep the CRD; the provider wants the spec, which is as it was, to know the kind."""
-    annotations = {"helm.sh/resource-policy": "keep"}
-    metadata = ObjectMetaPatchArgs(name=kserve.KEPT_CRD, annotations=annotations)
-    names = CustomResourceDefinitionNamesPatchArgs(kind=kserve.KEPT_KIND)
-    spec = CustomResourceDefinitionSpecPatchArgs(group=kserve.API, names=names, scope="Cluster")
-    return CustomResourceDefinitionPatch(name, metadata=metadata, spec=spec, opts=opts)
+    patch = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kserve.KEPT_CRD, "annotations": {"helm.sh/resource-policy": "keep"}},
+        "spec": {"group": kserve.API, "names": {"kind": kserve.KEPT_KIND}, "scope": "Cluster"},
+    }
+    return register(f"kubernetes:{patch['apiVersion']}:CustomResourceDefinitionPatch", name, patch, opts)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
 from infra.plan.charts import ChartRelease
 
@@ -70,16 +69,24 @@ def _version() -> str:
 def resource(name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     """Register ``manifest`` under the resource name ``name``.
 
-    Its keys stay as they are. Raises KeyError for a kind that is not in ``KINDS``. It does not use the SDK's
-    class of the kind: a manifest is complete, its outputs are not used, and these classes take longer to
-    import than all of the program's own modules.
+    Its keys stay as they are. Raises KeyError for a kind that is not in ``KINDS``.
     """
     version, kind = manifest["apiVersion"], manifest["kind"]
     if (version, kind) not in KINDS:
         raise KeyError((version, kind))
-    token = f"kubernetes:{CORE_NAMES.get(version, version)}:{kind}"
+    return register(f"kubernetes:{CORE_NAMES.get(version, version)}:{kind}", name, manifest, opts)
+
+
+def register(
+    token: str, name: str, inputs: Mapping[str, Any], opts: pulumi.ResourceOptions
+) -> pulumi.CustomResource:
+    """Register a resource of the Kubernetes provider, without the SDK's class of its type.
+
+    A manifest is complete, few outputs are used, and these classes take longer to import than all of the
+    program's own modules.
+    """
     with_version = pulumi.ResourceOptions.merge(pulumi.ResourceOptions(version=_version()), opts)
-    return pulumi.CustomResource(token, name, dict(manifest), with_version)
+    return pulumi.CustomResource(token, name, dict(inputs), with_version)
 
 
 def timeouts(create: int, update: int, delete: int | None = None) -> pulumi.CustomTimeouts:
@@ -97,25 +104,25 @@ def helm_release(
     opts: pulumi.ResourceOptions,
     atomic: bool = True,
     **options: Any,
-) -> Release:
+) -> pulumi.CustomResource:
     """Register the release as the resource ``name``; if ``atomic``, an upgrade that fails is rolled back.
 
-    ``timeout`` is in seconds; ``options`` are further arguments of the release.
+    ``timeout`` is in seconds; ``options`` are further inputs of the release, and outputs that are used.
     """
-    return Release(
-        name,
-        chart=planned.chart if planned.version else _own_chart(ROOT / planned.chart),
-        version=planned.version,
-        repository_opts=RepositoryOptsArgs(repo=planned.repository) if planned.repository else None,
-        namespace=planned.namespace,
-        name=planned.name,
-        values=planned.values,
-        skip_crds=planned.skip_crds,
-        atomic=atomic,
-        timeout=timeout,
-        opts=opts,
+    inputs = {
+        "chart": planned.chart if planned.version else _own_chart(ROOT / planned.chart),
+        "version": planned.version,
+        "repositoryOpts": {"repo": planned.repository} if planned.repository else None,
+        "namespace": planned.namespace,
+        "name": planned.name,
+        "values": planned.values,
+        "skipCrds": planned.skip_crds,
+        "atomic": atomic,
+        "timeout": timeout,
+        "compat": "true",  # as the SDK's class
         **options,
-    )
+    }
+    return register("kubernetes:helm.sh/v3:Release", name, inputs, opts)
 
 
 def _own_chart(chart: Path) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_aws import ec2, vpc
+from pulumi_aws import ec2
+from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule
 
 from infra.model.aws.cluster import AwsCluster
 from infra.model.aws.network import ExistingNetwork, OwnNetwork
@@ -134,7 +135,7 @@ class Network(pulumi.ComponentResource):
             tags={"Name": f"{self._args.cluster_name}-endpoints"},
             opts=self._child,
         )
-        vpc.SecurityGroupIngressRule(
+        SecurityGroupIngressRule(
             f"{self._name}-endpoints-https",
             security_group_id=group.id,
             description="HTTPS from the VPC",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_aws import ec2, eks, ssm
+from pulumi_aws import ec2, eks
+from pulumi_aws.ssm.get_parameter import get_parameter_output
 
 from components.iam_role import iam_role
 from components.manifest import timeouts
@@ -92,7 +93,7 @@ class NodeGroups(pulumi.ComponentResource):
         )
 
     def _parameter(self, parameter: str) -> pulumi.Output[str]:
-        result = ssm.get_parameter_output(name=parameter, opts=pulumi.InvokeOutputOptions(parent=self))
+        result = get_parameter_output(name=parameter, opts=pulumi.InvokeOutputOptions(parent=self))
         return result.insecure_value
 
     def _template(self, managed: ManagedPool) -> ec2.LaunchTemplate:

@@ -53,11 +53,13 @@ class ReleaseComponent(pulumi.ComponentResource):
         options = pulumi.ResourceOptions(
             parent=self, depends_on=before, delete_before_replace=self.STATUS or None
         )
-        release = helm_release(f"{name}-release", args.release, self.TIMEOUT_S, options, **self.SETTINGS)
+        release = helm_release(
+            f"{name}-release", args.release, self.TIMEOUT_S, options, status=None, **self.SETTINGS
+        )
         after = pulumi.ResourceOptions(parent=self, depends_on=[release])
         for manifest in args.later:
             resource(f"{name}-{manifest['metadata']['name']}", manifest, after)
-        self.register_outputs({"status": release.status} if self.STATUS else {})
+        self.register_outputs({"status": pulumi.get(release, "status")} if self.STATUS else {})
 
 
 class GpuOperator(ReleaseComponent):
@@ -69,7 +71,7 @@ class GpuOperator(ReleaseComponent):
 
     TYPE = "gpuform:platform:GpuOperator"
     TIMEOUT_S = 600  # two images on busy nodes; the lab's chart has the DaemonSets, too, and needs seconds
-    SETTINGS: ClassVar = {"disable_openapi_validation": True}  # required if the chart's hook upgrades CRDs
+    SETTINGS: ClassVar = {"disableOpenapiValidation": True}  # required if the chart's hook upgrades CRDs
     STATUS = True
     REMOVAL = "gpuform:nodes:GpuOperatorRemoval"
 
@@ -147,7 +149,7 @@ class Monitoring(pulumi.ComponentResource):
             # A ConfigMap is updated in place (the provider's enableConfigMapMutable): during a replacement, a
             # dashboard would be missing in Grafana. A ConfigMap that must be replaced has another name.
             resource(f"{prefix}-rules" if manifest["kind"] == "PrometheusRule" else prefix, manifest, after)
-        self.register_outputs({"status": release.status} if release else {})
+        self.register_outputs({"status": pulumi.get(release, "status")} if release else {})
 
 
 @dataclass(frozen=True, kw_only=True)

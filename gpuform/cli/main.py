@@ -116,7 +116,7 @@ class Commands(ExitCodes):
 
     def __init__(self, **arguments: Any) -> None:
         listed = {
-            name: TyperCommand(name, help=text, hidden=name in _HIDDEN)
+            name: TyperCommand(name, help=text, short_help=text, hidden=name in _HIDDEN)
             for name, (_, text) in COMMANDS.items()
         }
         super().__init__(**{**arguments, "commands": listed})
@@ -135,10 +135,13 @@ def load(name: str) -> Any:
     """The command of that name, or the group."""
     found = getattr(import_module(f"gpuform.cli.{COMMANDS[name][0]}"), name)
     if isinstance(found, typer.Typer):
+        found.rich_markup_mode = None
         group = get_group(found)
         group.name = name
+        for command in group.commands.values():  # else cut to one line
+            command.short_help = (command.help or "").partition("\n\n")[0]
         return group
-    alone = typer.Typer(add_completion=False)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, hidden=name in _HIDDEN)(found)
     return get_command(alone)
 
@@ -148,6 +151,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its import takes longer than all else that a help text needs
     help="GPU Kubernetes clusters as code. Exit codes: 0 success, 1 failure, 2 bad input, 3 drift.",
 )
 

@@ -71,6 +71,8 @@ def test_the_version_and_the_short_help_are_there(run: CliRunner) -> None:
         short, long = (run.invoke(app, [*words, option]) for option in ("-h", "--help"))
         assert (short.exit_code, short.stdout) == (0, long.stdout)
         assert "Usage: " in short.stdout
+    for words in ([], ["local"]):
+        assert "..." not in run.invoke(app, [*words, "-h"]).stdout.partition("\n")[2]  # nothing is cut
 
 
 def test_the_list_of_commands_says_what_each_says_itself_and_imports_none() -> None:
@@ -81,7 +83,9 @@ def test_the_list_of_commands_says_what_each_says_itself_and_imports_none() -> N
     script = "import sys, gpuform.cli.main as m; m.app(['-h'], standalone_mode=False); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     modules = done.stdout.splitlines()[-1].split()
-    assert not [name for name in modules if name.startswith(("pydantic", "lab", "infra.plan", "yaml"))]
+    assert not [
+        name for name in modules if name.startswith(("pydantic", "lab", "infra.plan", "yaml", "rich"))
+    ]
 
 
 @pytest.mark.parametrize("words", ["upp", "local upp"])

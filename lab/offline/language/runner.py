@@ -123,7 +123,9 @@ def use_local_charts(finder: str) -> None:
     import pulumi.runtime
 
     def transform(args: Any) -> Any:
-        chart, repository = (args.props.get(key) for key in ("chart", "repository_opts"))
+        # The SDK's class has the second name.
+        key = "repositoryOpts" if "repositoryOpts" in args.props else "repository_opts"
+        chart, repository = args.props.get("chart"), args.props.get(key)
         if args.type_ != "kubernetes:helm.sh/v3:Release" or not isinstance(chart, str):
             return None
         if chart.endswith(SIMULATED_OPERATOR) and running_operator():
@@ -135,7 +137,7 @@ def use_local_charts(finder: str) -> None:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
             raise pulumi.RunError(f"chart {chart}: no stand-in for it: {result.stderr.strip()}")
-        local_chart = {"chart": result.stdout.strip(), "repository_opts": None}
+        local_chart = {"chart": result.stdout.strip(), key: None}
         return pulumi.ResourceTransformationResult({**args.props, **local_chart}, args.opts)
 
     pulumi.runtime.register_stack_transformation(transform)
