@@ -227,7 +227,7 @@ class Environment(Model):
             return self.cluster.machine(name)
         return self.catalogue.machines.get(name)
 
-    @property
+    @cached_property
     def ownership(self) -> Ownership:
         aws = isinstance(self.cluster, AwsCluster)
         images = {pool.image.key for pool in self.pools if pool.gpus} if aws else ()

@@ -16,6 +16,7 @@ from infra.model.base.errors import InputError
 from infra.plan.render import render
 from tests.build.aws_stacks import stack
 from tests.build.edits import changed
+from tests.build.environments import declared, on
 from tests.config.tables import GOOD
 
 pytestmark = pytest.mark.unit
@@ -177,12 +178,33 @@ def test_five_thousand_nodes_are_rendered_within_seconds() -> None:
     assert time.process_time() - began < 5
 
 
-def test_planning_many_pools_is_not_quadratic() -> None:
-    pools = [{"name": f"t4-{number}", "machine": "g2.5xlarge", "nodes": 1} for number in range(200)]
-    environment = {"name": "test", "cluster": {"kind": "embedded"}, "pools": pools, "monitoring": {}}
+MANY = {
+    "pools": declared("embedded", *[{"machine": "g2.5xlarge"}] * 200, monitoring={}),
+    "workloads": {
+        **stack("aws-dev"),
+        "pools": [
+            {"name": f"p{at}", "machine": "g5.2xlarge", "elastic": {"max": {"cpu": 400}}, "sharing": SHARED}
+            for at in range(100)
+        ],
+        "workloads": [
+            {"name": f"w{at}", "kind": "inference", "pool": f"p{at % 100}", "image": "a:1"}
+            for at in range(1000)
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("environment", MANY.values(), ids=MANY)
+def test_planning_many_parts_is_not_quadratic(environment: dict[str, Any]) -> None:
     began = time.process_time()
     render(parse(environment))
     assert time.process_time() - began < 8
+
+
+def test_a_copy_with_other_pools_has_no_fact_of_the_first() -> None:
+    env = on("embedded", {"machine": "g2.5xlarge", "sharing": SHARED})
+    assert env.plugin_configs
+    assert env.model_copy(update={"pools": ()}).plugin_configs == {}
 
 
 ROOT = Path(__file__).parents[2]

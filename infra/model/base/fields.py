@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -56,6 +56,13 @@ class Model(BaseModel):
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """Keys that users may expect here but that are not supported: (fact, remedy) for each."""
+
+    def __copy__(self) -> Self:
+        """Without what cached properties hold: ``model_copy`` may change the fields they come from."""
+        copied = super().__copy__()
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
 
     @model_validator(mode="before")
     @classmethod

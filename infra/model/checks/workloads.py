@@ -37,13 +37,13 @@ def check_workloads(pools: Sequence[Pool], workloads: Sequence[Workload]) -> Non
             fact = f"{workload.name!r} is also workloads[{index_of[key]}] of namespace {workload.namespace!r}"
             raise InputError(f"{path}.name", fact, "give each workload a name of its own")
         index_of[key] = index
-        _check_colours(workloads, index)
         namespaces.check(workload.namespace, f"{path}.namespace")
         _check_service(workload, path)
         candidates = _candidates(pools, workload, path)
         if candidates:
             _check_request(candidates, workload, path)
         claims.check_devices(pools, candidates, workload, path)
+    _check_colours(workloads)
 
 
 def _check_service(workload: Workload, path: str) -> None:
@@ -57,19 +57,18 @@ def _check_service(workload: Workload, path: str) -> None:
         raise InputError(f"{path}.name", fact, "use another name or namespace")
 
 
-def _check_colours(workloads: Sequence[Workload], index: int) -> None:
+def _check_colours(workloads: Sequence[Workload]) -> None:
     """A blue-green workload makes a Deployment per colour, with a name that no other may have."""
-    work = workloads[index]
-    for position, item in enumerate(workloads):
-        coloured = (
-            isinstance(item, DeploymentWorkload) and item.blue_green and work.namespace == item.namespace
-        )
-        if (
-            coloured
-            and isinstance(work, DeploymentWorkload)
-            and work.name in (f"{item.name}-{colour}" for colour in labels.COLOURS)
-        ):
-            fact = f"{work.name!r} is also a colour of workloads[{position}] of namespace {item.namespace!r}"
+    coloured = {
+        (item.namespace, f"{item.name}-{colour}"): position
+        for position, item in enumerate(workloads)
+        if isinstance(item, DeploymentWorkload) and item.blue_green
+        for colour in labels.COLOURS
+    }
+    for index, work in enumerate(workloads):
+        position = coloured.get((work.namespace, work.name))
+        if position is not None and isinstance(work, DeploymentWorkload):
+            fact = f"{work.name!r} is also a colour of workloads[{position}] of namespace {work.namespace!r}"
             raise InputError(f"workloads[{index}].name", fact, "give each workload a name of its own")
 
 

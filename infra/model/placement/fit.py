@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from infra.model.base.errors import InputError
 from infra.model.base.quantities import cpu_millis, memory_bytes
@@ -75,11 +77,14 @@ def check(env: Environment) -> None:
             fact = f"{work.pods} pods and {update.step} new ones beside them have no room within the nodes of"
             remedy = "use kind: rolling, or allow more nodes"
             raise InputError(f"workloads[{index}].update", f"{fact} pool {names}", remedy)
+    before = _Totals(env)
     for index, work in enumerate(env.workloads):
-        _check_fits(env, index, work)
+        if _runs_forever(work):
+            before.add(work)
+        _check_fits(env, index, work, before)
 
 
-def _check_fits(env: Environment, index: int, work: Workload) -> None:
+def _check_fits(env: Environment, index: int, work: Workload, before: _Totals) -> None:
     """The last of the Deployments that run nowhere else is refused; those in a queue wait for their turn."""
     pools = workload_pools(env, work)
     if (
@@ -98,9 +103,7 @@ def _check_fits(env: Environment, index: int, work: Workload) -> None:
         raise InputError(path, f"all nodes of pool {names} together hold {fitting[0]} such pods", remedy)
     if not _runs_forever(work):
         return
-    requested = _total_requests(
-        env, [item for item in env.workloads[: index + 1] if _runs_forever(item)], pools
-    )
+    requested = before.within(pools)
     for key, available in fitting[1].items():
         if requested[key] > available:
             noun = {CPU: "cores", MEMORY_GIB: "memory"}.get(key, key.removeprefix("requests."))
@@ -113,14 +116,41 @@ def _runs_forever(work: Workload) -> bool:
     return isinstance(work, DeploymentWorkload) and not work.queue
 
 
-def _total_requests(env: Environment, works: Sequence[Workload], pools: Sequence[Pool]) -> Counter[str]:
-    """What those of the workloads request that can run nowhere else."""
-    totals = Counter[str]()
-    for work in works:
-        selected = workload_pools(env, work)
-        if selected and all(pool in pools for pool in selected):
-            totals.update({key: amount * work.pods for key, amount in _requests(env, work).items()})
-    return totals
+class _Totals:
+    """What workloads request, by the pools on which they can run."""
+
+    def __init__(self, env: Environment, works: Iterable[Workload] = ()) -> None:
+        self._env = env
+        self._by_pools: dict[frozenset[str], Counter[str]] = {}
+        for work in works:
+            self.add(work)
+
+    def add(self, work: Workload) -> None:
+        names = frozenset(pool.name for pool in workload_pools(self._env, work))
+        requests = {key: amount * work.pods for key, amount in _requests(self._env, work).items()}
+        self._by_pools.setdefault(names, Counter()).update(requests)
+
+    def within(self, pools: Sequence[Pool]) -> Counter[str]:
+        """Of those that can run on these pools only."""
+        totals, names = Counter[str](), {pool.name for pool in pools}
+        for selected, requests in self._by_pools.items():
+            if selected and selected <= names:
+                totals.update(requests)
+        return totals
+
+
+@dataclass(frozen=True)
+class _ById:
+    """An environment has mappings, so it is hashable by its identity only."""
+
+    id: int
+    env: Environment = field(compare=False)
+
+
+@lru_cache(maxsize=4)
+def _totals(of: _ById) -> _Totals:
+    """Of all workloads; each of them is compared with it."""
+    return _Totals(of.env, of.env.workloads)
 
 
 def fitting_pods(env: Environment, pool: Pool, work: Workload) -> int | None:
@@ -161,8 +191,9 @@ def _has_room(env: Environment, work: Workload, extra: int) -> bool:
     fitting = _fitting_pods(pools, requests)
     if not pools or fitting is None:
         return True
-    peers = [item for item in env.workloads if (item.namespace, item.name) != (work.namespace, work.name)]
-    slots, available, requested = *fitting, _total_requests(env, (work, *peers), pools)
+    slots, available, requested = *fitting, _totals(_ById(id(env), env)).within(pools)
+    if work not in env.workloads:  # declared by a program of its own, beside the stack
+        requested.update({key: amount * work.pods for key, amount in requests.items()})
     fits = all(requested[key] + extra * requests[key] <= available[key] for key in requests)
     return fits and work.pods + extra <= slots
 

@@ -273,11 +273,11 @@ class Pool(Model):
         machine = self.flavor  # None for own hosts without GPUs
         return (machine,) if machine and machine.seller == "ec2" else ()
 
-    @property
+    @cached_property
     def aws_settings(self) -> AwsPool:
         return self.aws or AwsPool()
 
-    @property
+    @cached_property
     def openstack_settings(self) -> OpenstackPool:
         return self.openstack or OpenstackPool()
 
