@@ -36,6 +36,7 @@ KINDS = frozenset(
         ("karpenter.sh/v1", "NodePool"),
         ("karpenter.sh/v1alpha1", "NodeOverlay"),
         ("keda.sh/v1alpha1", "ScaledObject"),
+        ("keda.sh/v1alpha1", "TriggerAuthentication"),
         ("kueue.x-k8s.io/v1beta2", "ClusterQueue"),
         ("kueue.x-k8s.io/v1beta2", "Cohort"),
         ("kueue.x-k8s.io/v1beta2", "LocalQueue"),

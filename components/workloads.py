@@ -67,7 +67,7 @@ class _Workload(pulumi.ComponentResource):
             # Deleted before the Deployment, which it names, and before KEDA, which removes its finalizer. A
             # dependency of the parent does not suffice: if scale is removed, the parent stays.
             options = pulumi.ResourceOptions(parent=self, depends_on=[*before, *args.scaled_by])
-            resource(f"{name}-{manifest['kind']}", manifest, options)
+            before.append(resource(f"{name}-{manifest['kind']}", manifest, options))
         self.asks = pulumi.Output.from_input(_requested_devices(args.controller["spec"]))
         outputs: dict[str, pulumi.Output[Any]] = {"asks": self.asks}
         if isinstance(self, GpuDeployment):

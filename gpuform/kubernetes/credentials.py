@@ -103,9 +103,9 @@ class Tokens:
         """The header, empty for users with a client certificate. Raises OSError if the exec plugin fails."""
         user = self._user
         if user.get("tokenFile"):  # before token, and read again for each request: it is rotated
-            return _bearer(Path(user["tokenFile"]).read_text().strip())
+            return bearer(Path(user["tokenFile"]).read_text().strip())
         if user.get("token"):
-            return _bearer(str(user["token"]))
+            return bearer(str(user["token"]))
         if user.get("username"):
             pair = base64.b64encode(f"{user['username']}:{user.get('password', '')}".encode()).decode()
             return {"Authorization": f"Basic {pair}"}
@@ -115,7 +115,7 @@ class Tokens:
             stale = self._expires is not None and datetime.now(UTC) >= self._expires
             if renew or stale or not (self._token or self._certificate):
                 await self._run(user["exec"])
-        return _bearer(self._token) if self._token else {}
+        return bearer(self._token) if self._token else {}
 
     async def _run(self, spec: Mapping[str, Any]) -> None:
         extra = {item["name"]: item.get("value") or "" for item in spec.get("env") or ()}
@@ -170,7 +170,7 @@ def _exec_cluster_info(cluster: Mapping[str, Any]) -> dict[str, Any]:
     return info
 
 
-def _bearer(token: str) -> dict[str, str]:
+def bearer(token: str) -> dict[str, str]:
     """The header; OSError, without the token, for one that the HTTP client would refuse and print."""
     if not all("!" <= letter <= "~" for letter in token):
         raise OSError("the token is not one word of ASCII")

@@ -2,12 +2,14 @@
 
 On the embedded control plane it listens on this machine; anywhere else it is reached through the API server's
 proxy to its Service, with the rights of the kubeconfig (``get`` on ``services/proxy``), so nothing has to be
-exposed. Read-only. Values that are not finite (NaN, an infinity) are left out.
+exposed. One at an address outside may ask for credentials: those of a Secret, which is read with the same
+rights, or the caller's own of AWS. Read-only. Values that are not finite (NaN, an infinity) are left out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,11 +19,17 @@ from typing import Any, Protocol
 
 import httpx
 
-from gpuform.checkout.errors import Failure
+from gpuform.checkout.errors import Failure, InputError
 from gpuform.checkout.paths import Paths
 from gpuform.kubernetes.client import open_session
+from gpuform.kubernetes.cluster import Reader
+from gpuform.kubernetes.credentials import bearer
+from gpuform.kubernetes.kinds import SECRET
 from gpuform.kubernetes.kubeconfig import load_access
+from gpuform.kubernetes.kubeconfig_errors import Forbidden
 from infra.model.environment import Environment
+from infra.model.platform.monitoring import ExistingPrometheus
+from infra.plan import sharing
 
 _PROXY = "/api/v1/namespaces/{}/services/http:{}:{}/proxy"
 TIMEOUT_S = 10.0
@@ -111,9 +119,9 @@ class Prometheus:
         except httpx.HTTPError as error:
             raise self._failure(f"does not answer ({error or type(error).__name__})") from None
         except ValueError:
-            raise self._failure(
-                f"answers {response.status_code}, but not in the format of Prometheus"
-            ) from None
+            code = response.status_code
+            fact = "refuses the credentials" if code in (401, 403) else "but not in the format of Prometheus"
+            raise self._failure(f"answers {code}, {fact}") from None
         if not isinstance(document, dict) or document.get("status") != "success":
             raise self._refused(response.status_code, document)
         return document["data"]
@@ -217,7 +225,13 @@ def _transport(
         return Unavailable(NOT_DECLARED)
     theirs = env.monitoring.prometheus
     if theirs and theirs.url:
-        return httpx.Client(base_url=theirs.url, timeout=TIMEOUT_S)
+        try:
+            auth, headers = _credentials(theirs, sharing.namespace(env), kubeconfig, context)
+        except InputError as error:
+            return Unavailable(Failure(error.path, error.fact, error.remedy))
+        except Failure as failure:
+            return Unavailable(failure)
+        return httpx.Client(base_url=theirs.url, timeout=TIMEOUT_S, auth=auth, headers=headers)
     if kubeconfig != paths.kubeconfig or theirs:
         return ApiServerProxy(kubeconfig, context, env.monitoring.address)
     number = port(paths)
@@ -225,3 +239,30 @@ def _transport(
         fact = "has no port on the embedded control plane"
         return Unavailable(Failure(SUBJECT, fact, "run `gpuform local start`"))
     return local_client(f"http://127.0.0.1:{number}")
+
+
+def _credentials(
+    theirs: ExistingPrometheus, namespace: str, kubeconfig: Path, context: str | None
+) -> tuple[httpx.Auth | None, Mapping[str, str]]:
+    """What a request shows, or headers of its own. Raises InputError without botocore, else Failure."""
+    if theirs.sigv4:
+        from gpuform.clients.aws.signing import SigV4
+
+        return SigV4("aps", theirs.sigv4.region), {}
+    if theirs.credentials is None:
+        return None, {}
+    name, keys = theirs.credentials
+    subject = f"Secret {namespace}/{name} of Prometheus"
+    try:
+        with Reader(kubeconfig, context) as cluster:
+            secret = cluster.find(SECRET, namespace, name)
+        data = (secret or {}).get("data") or {}
+        values = [base64.b64decode(data[key]).decode().rstrip("\r\n") for key in keys]
+        return (None, bearer(*values)) if keys == ("token",) else (httpx.BasicAuth(*values), {})
+    except KeyError as error:
+        fact = f"has no key {error}" if secret else "is not there"
+        raise Failure(subject, fact, f"create it with {' and '.join(keys)}") from None
+    except Forbidden as error:
+        raise Failure(subject, f"may not be read ({error})", "grant `get` on that secret") from None
+    except (OSError, ValueError) as error:
+        raise Failure(subject, f"cannot be read: {error}", f"check {kubeconfig}") from None

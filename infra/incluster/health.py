@@ -44,6 +44,7 @@ class Loop:
     def __init__(self, server: cluster.Cluster, declared: Json, metrics: reporting.Metrics) -> None:
         self._cluster, self._metrics, self._actions = server, metrics, actions.NodeActions(server)
         self._prometheus: str = declared["prometheus"]
+        self._secret = Path(declared["secret"]) if "secret" in declared else None
         self._pools: Json = declared["pools"]
         mode, budget, max_actions = declared["mode"], declared["budget"], declared["max"]
         self._settings = Settings(mode, budget, max_actions, declared["window_s"], declared["settle_s"])
@@ -55,7 +56,8 @@ class Loop:
     def run_round(self, now: float) -> None:
         """One round; a failure is reported once and retried in the next round."""
         try:
-            faults, measured = model.get_faults(self._prometheus), model.get_measured_nodes(self._prometheus)
+            faults = model.get_faults(self._prometheus, self._secret)
+            measured = model.get_measured_nodes(self._prometheus, self._secret)
         except cluster.ERRORS as error:
             self.quiet_since.clear()
             self._metrics.set(prometheus_up=0)

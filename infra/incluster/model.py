@@ -5,10 +5,12 @@ Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.parse
 import urllib.request
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from infra.incluster.cluster import TIMEOUT_S
@@ -128,26 +130,42 @@ class Step:
     at: float = 0.0
 
 
-def get_faults(server: str) -> list[Fault]:
-    """Every active fault; raises one of ``TROUBLE`` if Prometheus is unreachable or its answer invalid."""
-    return parse_faults(_query(server, SERIES))
+def get_faults(server: str, secret: Path | None = None) -> list[Fault]:
+    """Every active fault; raises one of ``TROUBLE`` if Prometheus is unreachable or its answer invalid.
+
+    ``secret`` is the folder of a mounted Secret, with ``username`` and ``password``, or ``token``.
+    """
+    return parse_faults(_query(server, SERIES, secret))
 
 
-def get_measured_nodes(server: str) -> frozenset[str]:
+def get_measured_nodes(server: str, secret: Path | None = None) -> frozenset[str]:
     """Nodes with all GPUs measured now; raises as ``faults`` does."""
-    return parse_nodes(_query(server, MEASURED))
+    return parse_nodes(_query(server, MEASURED, secret))
 
 
-def _query(server: str, expression: str) -> Any:
+def _query(server: str, expression: str, secret: Path | None) -> Any:
     parameters = urllib.parse.urlencode({"query": expression})
     url = f"{server.rstrip('/')}/api/v1/query?{parameters}"
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"{server} is not an http(s) address")
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 (checked above)
+    request = urllib.request.Request(url)  # noqa: S310 (checked above)
+    if secret:  # which is read again for each query, as it may be rotated, and not sent to another address
+        request.add_unredirected_header("Authorization", _authorization(secret))
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 (checked above)
         text = answer.read(MAX_ANSWER_BYTES + 1)
     if len(text) > MAX_ANSWER_BYTES:
         raise ValueError(f"its answer is longer than {MAX_ANSWER_BYTES} bytes")
     return json.loads(text)
+
+
+def _authorization(secret: Path) -> str:
+    if (secret / "token").exists():
+        token = (secret / "token").read_text().rstrip("\r\n")
+        if not all("!" <= letter <= "~" for letter in token):  # http.client would print it in its error
+            raise ValueError("the token of its Secret is not one word of ASCII")
+        return f"Bearer {token}"
+    pair = ":".join((secret / key).read_text().rstrip("\r\n") for key in ("username", "password"))
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
 def parse_faults(answer: Any) -> list[Fault]:

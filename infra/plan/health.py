@@ -2,8 +2,8 @@
 
 Its program is ``infra/incluster/health.py`` and the files beside it, in a ConfigMap named by its content,
 together with its settings. It has a namespace of its own, because it may write ConfigMaps there: its state
-and the tickets. It may list nodes, patch them (unless it only observes) and create events; nothing else. It
-queries Prometheus without credentials.
+and the tickets. It may list nodes, patch them (unless it only observes) and create events; nothing else.
+Credentials for a Prometheus of others are a Secret that its pod mounts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from infra.plan.program import Program
 
 FILES = ("health.py", "actions.py", "model.py", "cluster.py", "decisions.py", "proof.py", "reporting.py")
 PORT = 8080
+MOUNT = "/prometheus"
+"""Folder of the Secret's keys in the pod."""
 EVENTS = "default"
 """Namespace of events about nodes, which are not namespaced."""
 SETTLE_S = 600
@@ -42,6 +44,10 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
         livenessProbe=liveness,
         ports=[{"name": "metrics", "containerPort": PORT}],
     )
+    if secret := _secret(env):
+        pod["volumes"].append({"name": "prometheus", "secret": {"secretName": secret}})
+        mount = {"name": "prometheus", "mountPath": MOUNT, "readOnly": True}
+        pod["containers"][0]["volumeMounts"].append(mount)
     files["metadata"] = loop.metadata(files["metadata"]["name"], HEALTH)
     return (
         loop.account(),
@@ -64,9 +70,16 @@ def settings(env: Environment) -> dict[str, Any]:
         "mode": env.health.mode,
         "pools": pools(env),
         "prometheus": env.monitoring.address if env.monitoring else PROMETHEUS_URL,
+        **({"secret": MOUNT} if _secret(env) else {}),
         "settle_s": SETTLE_S,
         "window_s": seconds(env.health.window),
     }
+
+
+def _secret(env: Environment) -> str | None:
+    """Name of the Secret by which the loop queries Prometheus; None without one."""
+    theirs = env.monitoring.prometheus if env.monitoring else None
+    return theirs.credentials[0] if theirs and theirs.credentials else None
 
 
 def pools(env: Environment) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from infra import versions
 from infra.model.base import labels
-from infra.model.base.namespaces import KUEUE
+from infra.model.base.namespaces import HEALTH, KUEUE
 from infra.model.base.quantities import memory_bytes
 from infra.model.clusters import EmbeddedCluster
 from infra.model.environment import Environment
@@ -27,6 +27,7 @@ from infra.model.platform.monitoring import (
     Monitoring,
     RemoteWrite,
 )
+from infra.model.workload.workload import InferenceWorkload
 from infra.plan import gpu_operator, scraping, sharing, templates
 from infra.plan.charts import ChartRelease, Values, plan_release
 from infra.plan.dashboards import texts
@@ -140,6 +141,12 @@ def _grafana(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Value
         "sidecar": {"dashboards": sidecar},
         "tolerations": tolerations,
     }
+
+
+def secret_namespaces(env: Environment) -> tuple[str, ...]:
+    """Where the Secret must be by which others' Prometheus is asked: by commands, health loop and KEDA."""
+    scaled = {work.namespace for work in env.workloads if isinstance(work, InferenceWorkload) and work.scale}
+    return (sharing.namespace(env), *((HEALTH,) if env.health else ()), *sorted(scaled))
 
 
 def objects_before(env: Environment) -> tuple[Manifest, ...]:

@@ -17,6 +17,7 @@ from infra.model.base import labels
 from infra.model.base.namespaces import KEDA
 from infra.model.base.quantities import seconds
 from infra.model.environment import Environment
+from infra.model.platform.monitoring import ExistingPrometheus
 from infra.model.workload.serving import Scale
 from infra.model.workload.workload import InferenceWorkload, Workload
 from infra.plan import gpu_operator
@@ -49,6 +50,9 @@ def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manif
     if work.pod_metrics:
         manifests.append(_pod_monitor(work, metadata, env.monitoring.selected_by))
     if work.scale:
+        theirs = env.monitoring.prometheus
+        if theirs and (theirs.credentials or theirs.sigv4):
+            manifests.append(_authentication(theirs, metadata))
         manifests.append(_scaled_object(env, work, work.scale, metadata))
     return tuple(manifests)
 
@@ -64,6 +68,22 @@ def _pod_monitor(work: InferenceWorkload, metadata: Manifest, selected_by: Mappi
     return manifest("PodMonitor", monitor_metadata, "monitoring.coreos.com/v1", spec=spec)
 
 
+def _authentication(prometheus: ExistingPrometheus, metadata: Manifest) -> Manifest:
+    """How KEDA's operator shows who it is: by a Secret of the workload's namespace, or by its own AWS role.
+
+    Parameters and provider as in KEDA 2.20.2 [pkg/scalers/authentication/authentication_types.go,
+    pkg/scalers/aws/aws_common.go]. Not a ClusterTriggerAuthentication: any namespace could then have KEDA
+    send the credentials to an address of its choice.
+    """
+    spec: Manifest = {"podIdentity": {"provider": "aws"}}
+    if prometheus.credentials:
+        secret, keys = prometheus.credentials
+        parameters = {key: "bearerToken" if key == "token" else key for key in keys}
+        references = [{"parameter": parameters[key], "name": secret, "key": key} for key in keys]
+        spec = {"secretTargetRef": references}
+    return manifest("TriggerAuthentication", metadata, "keda.sh/v1alpha1", spec=spec)
+
+
 def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, metadata: Manifest) -> Manifest:
     assert env.monitoring is not None
     scale_down = {"stabilizationWindowSeconds": scale.cooldown_seconds}
@@ -73,13 +93,18 @@ def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, meta
         "threshold": f"{scale.qps_per_replica:.10g}",
         "ignoreNullValues": "false",
     }
+    source: Manifest = {"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}
+    if (theirs := env.monitoring.prometheus) and (theirs.credentials or theirs.sigv4):
+        mode = "bearer" if theirs.token_secret else "basic"
+        trigger |= {"awsRegion": theirs.sigv4.region} if theirs.sigv4 else {"authModes": mode}
+        source["authenticationRef"] = {"name": metadata["name"]}
     spec = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.deployment_name},
         "minReplicaCount": scale.min,
         "maxReplicaCount": scale.max,
         "cooldownPeriod": scale.cooldown_seconds,  # only of the last pod; the others follow the HPA
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": scale_down}}},
-        "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
+        "triggers": [source],
     }
     return manifest("ScaledObject", metadata, "keda.sh/v1alpha1", spec=spec)
 

@@ -33,7 +33,7 @@ def environment(
     """The declared environment, with the workloads of ``file``, if given, instead of its own.
 
     A workload that requests scale has its most pods, unless ``scaled`` keeps its scale: requests are played.
-    One with a model is a Deployment, without KServe.
+    One with a model is a Deployment, without KServe. A Prometheus of others is one of the rehearsal's own.
 
     Raises InputError. Its path begins with the file's name if the error is in the file. If no pool can hold a
     workload, the error names the reason for each pool.
@@ -58,6 +58,9 @@ def environment(
         if reasons := _joined_refusals(env, work):
             remedy = "request less per pod, or name a pool that has it"
             raise InputError(f"{prefix}{KEY}[{index}]", f"no pool can hold it ({reasons})", remedy)
+    if env.monitoring:
+        own = env.monitoring.model_copy(update={"prometheus": None})
+        env = env.model_copy(update={"monitoring": own})
     return fit.without_models(env) if scaled else fit.with_max_pods(env)
 
 

@@ -156,8 +156,8 @@ def packed_on_aws() -> Environment:
     return extended(aws_environments.aws(room, version="1.36", workloads=[work]), scheduling={"packer": True})
 
 
-def scaled() -> Environment:
-    """By requests of Triton's, and of a gateway's down to none."""
+def scaled(how: dict[str, Any] | None = None, **more: Any) -> Environment:
+    """By requests of Triton's, and of a gateway's down to none; ``how`` a Prometheus of others is asked."""
     own = {"kind": "inference", "pool": "p0", "service": {"port": 80}}
     by_triton = {"scale": {"max": 6, "qps_per_replica": 50}, "metrics": {"port": 8002}}
     by_gateway = {"scale": {"min": 0, "max": 2, "qps_per_replica": 0.5, "query": "vector(0)"}}
@@ -165,7 +165,8 @@ def scaled() -> Environment:
         {"name": "triton", **own, **by_triton},
         {"name": "idle", **own, **by_gateway, "near": "triton"},
     ]
-    return on("existing", T4, monitoring={}, workloads=work)
+    theirs = {"prometheus": {"url": "https://mimir.example", **how}} if how else {}
+    return on("existing", T4, monitoring=theirs, workloads=work, **more)
 
 
 def served() -> Environment:
@@ -224,6 +225,8 @@ def environments() -> dict[str, Environment]:
         "queues": with_queues(),
         "aws, queues": on_aws(queues={"teams": [team]}),
         "scaled by requests": scaled(),
+        "scaled by requests, with a password": scaled({"secret": "metrics"}, health={}),
+        "scaled by requests, signed": scaled({"sigv4": {"region": "eu-central-1"}}),
         "served by KServe": served(),
         "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),
     }

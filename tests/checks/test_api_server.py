@@ -214,6 +214,8 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("Job", ("spec", "template", "spec", "tolerations", 0, "operator"), "Exist", "Unsupported value"),
     ("ClusterQueue", ("spec", "cohort"), "lab", "field not declared in schema"),
     ("ScaledObject", (*SCALE_DOWN, "stabilizationWindowSeconds"), 3601, "less than or equal to 3600"),
+    ("TriggerAuthentication", ("spec", "podIdentity", "provider"), "amp", "Unsupported value"),
+    ("TriggerAuthentication", ("spec", "secretTargetRef", 0, "secret"), "x", "field not declared in schema"),
     (
         "InferenceService",
         ("spec", "predictor", "model", "storageURI"),

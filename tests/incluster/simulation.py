@@ -135,7 +135,7 @@ class Simulation:
         self.events["request failed"] += 1
         raise Killed if self.random.random() < 0.05 else OSError("no answer")
 
-    def _answer(self, _: str, expression: str) -> Any:
+    def _answer(self, _: str, expression: str, secret: None) -> Any:
         if self.now < self.silent_until:
             raise OSError("no answer")
         down = {name for name, item in self.machines.items() if item.exporter_down_until > self.now}

@@ -6,10 +6,16 @@ node is cordoned, no broken one forgotten.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import re
+import threading
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +84,67 @@ def test_queries_read_no_scraped_series() -> None:
     """A tenant's exporter may have series of any name, but each has the label of its scrape's job."""
     matchers = re.findall(r"gpuform:[a-z:_]+(\{.*?\})?", model.SERIES + model.MEASURED)
     assert matchers == ['{job=""}'] * 4
+
+
+@dataclasses.dataclass
+class Asked:
+    """A Prometheus that redirects to ``elsewhere``, if given, and records who asks."""
+
+    elsewhere: str = ""
+    shown: list[str | None] = dataclasses.field(default_factory=list)
+
+    @contextmanager
+    def serve(self) -> Iterator[str]:
+        asked = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.shown.append(self.headers["Authorization"])
+                self.send_response(302 if asked.elsewhere else 200)
+                self.send_header("Location", asked.elsewhere + self.path)
+                self.end_headers()
+                self.wfile.write(json.dumps(response(GOOD)).encode())
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "header"),
+    [
+        ({"token": "abc\n"}, "Bearer abc"),
+        (
+            {"username": "me", "password": "pä:ss\n"},
+            f"Basic {base64.b64encode('me:pä:ss'.encode()).decode()}",
+        ),
+    ],
+)
+def test_credentials_are_shown_to_prometheus_and_to_no_address_that_it_names(
+    tmp_path: Path, keys: dict[str, str], header: str
+) -> None:
+    for key, text in keys.items():
+        (tmp_path / key).write_text(text)
+    other = Asked()
+    with other.serve() as elsewhere:
+        first = Asked(elsewhere)
+        with first.serve() as address:
+            assert model.get_faults(address, tmp_path) == model.parse_faults(response(GOOD))
+            assert model.get_faults(address) == model.parse_faults(response(GOOD))
+    assert (first.shown, other.shown) == ([header, None], [None, None])
+
+
+def test_a_token_that_is_no_header_is_not_printed(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc\ndef")
+    with pytest.raises(ValueError, match=r"^the token of its Secret is not one word of ASCII$"):
+        model.get_faults("http://127.0.0.1:1", tmp_path)
 
 
 def test_faults_are_read_from_an_answer() -> None:

@@ -319,6 +319,22 @@ def test_who_observes_may_look_and_tell() -> None:
     assert permissions(on_aws(ELASTIC, MANAGED, mode="ticket")) == observing | acting_too
 
 
+def test_the_loop_mounts_the_secret_of_a_prometheus_of_others() -> None:
+    address = {"url": "https://mimir.example"}
+    asked = {"plain": address, "secret": {**address, "token_secret": "metrics"}}
+    found = {
+        name: on("existing", T4, monitoring={"prometheus": theirs}, health={})
+        for name, theirs in asked.items()
+    }
+    kinds = {name: {item["kind"]: item for item in health.manifests(env)} for name, env in found.items()}
+    pods = {name: made["Deployment"]["spec"]["template"]["spec"] for name, made in kinds.items()}
+    assert [item["name"] for item in pods["plain"]["volumes"]] == ["program"]
+    (_, volume), (_, mount) = pods["secret"]["volumes"], pods["secret"]["containers"][0]["volumeMounts"]
+    assert volume == {"name": "prometheus", "secret": {"secretName": "metrics"}}
+    settings = json.loads(kinds["secret"]["ConfigMap"]["data"]["settings.json"])
+    assert (mount["name"], mount["mountPath"], mount["readOnly"]) == ("prometheus", settings["secret"], True)
+
+
 def test_magnums_auto_healing_may_act_where_the_loop_observes() -> None:
     elastic = {**T4, "elastic": {"min": 1, "max": {"nodes": 3}}}
     healing = {"labels": {"auto_healing_enabled": "true"}}

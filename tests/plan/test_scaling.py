@@ -77,6 +77,44 @@ def test_an_empty_answer_changes_no_number() -> None:
     assert trigger()["ignoreNullValues"] == "false"
 
 
+@pytest.mark.parametrize(
+    ("shown", "spec", "of_trigger"),
+    [
+        (
+            {"secret": "metrics"},
+            {"secretTargetRef": [
+                {"parameter": "username", "name": "metrics", "key": "username"},
+                {"parameter": "password", "name": "metrics", "key": "password"},
+            ]},
+            {"authModes": "basic"},
+        ),
+        (
+            {"token_secret": "metrics"},
+            {"secretTargetRef": [{"parameter": "bearerToken", "name": "metrics", "key": "token"}]},
+            {"authModes": "bearer"},
+        ),
+        (
+            {"sigv4": {"region": "eu-central-1"}},
+            {"podIdentity": {"provider": "aws"}},
+            {"awsRegion": "eu-central-1"},
+        ),
+    ],
+)  # fmt: skip
+def test_keda_shows_prometheus_of_others_who_it_is(
+    shown: dict[str, Any], spec: dict[str, Any], of_trigger: dict[str, str]
+) -> None:
+    theirs = {"at": "monitoring", "put": {"prometheus": {"url": "https://mimir.example", **shown}}}
+    found = made(theirs)
+    assert list(found)[-2:] == ["TriggerAuthentication", "ScaledObject"]
+    authentication, (source,) = found["TriggerAuthentication"], found["ScaledObject"]["spec"]["triggers"]
+    assert authentication["spec"] == spec
+    assert authentication["metadata"]["namespace"] == found["ScaledObject"]["metadata"]["namespace"]
+    assert source["authenticationRef"] == {"name": authentication["metadata"]["name"]}
+    assert source["metadata"].items() >= {"serverAddress": "https://mimir.example", **of_trigger}.items()
+    plain = {"at": "monitoring/prometheus", "put": {"url": "https://mimir.example"}}
+    assert "TriggerAuthentication" not in made(theirs, plain)
+
+
 def test_pods_on_the_services_own_port_are_measured_there() -> None:
     """As vLLM does; a container's port has one name."""
     found = made({"at": "workloads/1/metrics", "put": {"port": 8000}})

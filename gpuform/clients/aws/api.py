@@ -33,19 +33,25 @@ class AwsError(ServiceError):
         return self.code in DENIED_CODES
 
 
+def open_session() -> Any:
+    """botocore's session, which finds the caller's credentials. Raises InputError without botocore."""
+    try:
+        import botocore.session
+    except ImportError:
+        raise InputError("botocore", "is not installed", "pip install 'gpuform[aws]'") from None
+    return botocore.session.get_session()
+
+
 def create_client(service: str, region: str) -> Any:
     """botocore's client of a service; creating it sends no request.
 
     Raises InputError if botocore is not installed, Failure for a missing profile. Use it within
     :func:`translate_errors`.
     """
-    try:
-        import botocore.config
-        import botocore.session
-    except ImportError:
-        raise InputError("botocore", "is not installed", "pip install 'gpuform[aws]'") from None
+    session = open_session()
+    import botocore.config
+
     config = botocore.config.Config(retries=_RETRIES, connect_timeout=_CONNECT_S, read_timeout=_READ_S)
-    session = botocore.session.get_session()
     session.register_component("data_loader", _models())
     with translate_errors(f"AWS client for {service}"):
         try:

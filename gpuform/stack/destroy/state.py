@@ -25,6 +25,7 @@ _WITHOUT_PODS = (
     "kubernetes:core/v1:Service",
     "kubernetes:monitoring.coreos.com/v1:PodMonitor",
     "kubernetes:keda.sh/v1alpha1:ScaledObject",
+    "kubernetes:keda.sh/v1alpha1:TriggerAuthentication",
     "gpuform:workloads:ScalingRemoval",
     "kubernetes:serving.kserve.io/v1alpha1:ServingRuntime",
 )

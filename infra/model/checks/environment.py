@@ -51,7 +51,7 @@ def check(env: Environment) -> None:
         check_monitoring(operator, env.monitoring)
     monitoring.check(env.cluster.kind, env.monitoring, _namespaces(env))
     magnum = env.cluster if isinstance(env.cluster, OpenstackCluster) else None
-    health.check(env.cluster.kind, env.health, env.monitoring is not None, env.pools, magnum)
+    health.check(env.cluster.kind, env.health, env.monitoring, env.pools, magnum)
     if isinstance(env.cluster, AwsCluster):
         aws.check(env.name, env.cluster, env.pools, env.workloads)
     if isinstance(env.cluster, OpenstackCluster):

@@ -17,6 +17,7 @@ from infra.model.base.errors import InputError
 from infra.model.base.fields import SHARE, Model, NodeCount, Strict, matching, option, refusing
 from infra.model.base.quantities import seconds
 from infra.model.openstack.cluster import OpenstackCluster
+from infra.model.platform.monitoring import Monitoring
 from infra.model.pool.pool import Pool
 
 AUTO_HEALING = "auto_healing_enabled"
@@ -85,16 +86,20 @@ class Health(Model):
 def check(
     cluster: str,
     health: Health | None,
-    has_monitoring: bool,
+    monitoring: Monitoring | None,
     pools: Sequence[Pool],
     magnum: OpenstackCluster | None,
 ) -> None:
     """Refuse a loop that can see no fault, and a second controller for the same nodes."""
     if health is None:
         return
-    if not has_monitoring:
+    if monitoring is None:
         fact = "nothing is monitored, so no fault would be detected"
         raise InputError("health", fact, "add monitoring: {}, or leave health out")
+    if monitoring.prometheus and monitoring.prometheus.sigv4:
+        fact = "its loop cannot sign requests for AWS (monitoring.prometheus.sigv4)"
+        remedy = "run aws-sigv4-proxy in the cluster, and name its Service in monitoring.prometheus.service"
+        raise InputError("health", fact, remedy)
     if not any(pool.gpus for pool in pools):
         raise InputError("health", "no pool has GPUs", "leave it out")
     _check_repair(cluster, health, pools)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from infra import versions
+from infra.model.aws.values import Region
 from infra.model.base.errors import InputError
 from infra.model.base.fields import (
     NUMBER,
@@ -171,13 +172,16 @@ class Storage(Model):
     )
 
 
+_SECRET_KEYS: Mapping[str, tuple[str, str]] = {
+    key: ("a secret does not belong in this file", "name a Secret in the cluster: secret: NAME")
+    for key in ("password", "username", "token", "bearer_token", "basic_auth", "authorization")
+}
+
+
 class RemoteWrite(Model):
     """Remote-write endpoint that also gets every measurement; none if left out."""
 
-    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        key: ("a secret does not belong in this file", "name a Secret in the cluster: secret: NAME")
-        for key in ("password", "username", "token", "bearer_token", "basic_auth", "authorization")
-    }
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = _SECRET_KEYS
 
     url: Address = required("Address of the remote-write endpoint.")
     secret: UserSecret | None = option(
@@ -209,13 +213,27 @@ AnyCounter = Annotated[
 ]
 
 
+class SigV4(Model):
+    """Requests signed with the AWS identity of the one who asks, as Amazon Managed Prometheus needs them."""
+
+    region: Region = required("Region of the workspace, for example eu-central-1.")
+
+
 class ExistingPrometheus(Model):
     """A Prometheus that the cluster has: its own, or one behind an address (Thanos, Mimir)."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = _SECRET_KEYS
 
     service: ServiceAddress | None = option(
         "Its Service as NAME.NAMESPACE:PORT, for example prometheus-operated.monitoring:9090; this or url."
     )
     url: Address | None = option("Address of its API for pods, and for the commands on this machine.")
+    secret: ObjectName | None = option(
+        "Secret with the keys username and password, which url asks for. You create it in each namespace "
+        "that docs/howto/monitoring.md lists."
+    )
+    token_secret: ObjectName | None = option("Secret with the key token, in place of username and password.")
+    sigv4: SigV4 | None = Field(default=None)
     labels: dict[LabelKey, LabelValue] = option(
         "Labels by which it selects monitors and rules, for example {release: kube-prometheus-stack}.", dict
     )
@@ -225,7 +243,23 @@ class ExistingPrometheus(Model):
         if (self.service is None) == (self.url is None):
             fact = "url is given too" if self.url else "missing, and url too"
             raise InputError("service", fact, "give one of the two")
+        ways = [key for key in ("secret", "token_secret", "sigv4") if getattr(self, key)]
+        if len(ways) > 1:
+            raise InputError(ways[1], f"{ways[0]} is given too", "give one of the two")
+        if ways and self.url is None:
+            fact = "a Service is asked through the API server's proxy, which forwards no credentials"
+            raise InputError(ways[0], fact, "give url in place of service, or leave it out")
+        if ways and urlsplit(self.url).scheme == "http":
+            fact = f"http sends the credentials of {ways[0]} unencrypted"
+            raise InputError("url", fact, f"use https, or leave {ways[0]} out")
         return self
+
+    @property
+    def credentials(self) -> tuple[str, tuple[str, ...]] | None:
+        """Name and keys of the Secret that its address asks for; None without one."""
+        if self.secret:
+            return self.secret, ("username", "password")
+        return (self.token_secret, ("token",)) if self.token_secret else None
 
 
 class Monitoring(Model):
@@ -271,11 +305,12 @@ class Monitoring(Model):
     @model_validator(mode="after")
     def _check_consistency(self) -> Monitoring:
         self._check_counters()
-        if self.remote_write and self.remote_write.secret and self.remote_write.url.startswith("http:"):
+        write = self.remote_write
+        if write and write.secret and urlsplit(write.url).scheme == "http":
             fact = "http sends the password of remote_write.secret unencrypted"
             raise InputError("remote_write.url", fact, "use https, or leave the secret out")
-        if self.remote_write and is_loopback(urlsplit(self.remote_write.url).hostname or ""):
-            fact = f"{self.remote_write.url} is Prometheus's own pod"
+        if write and is_loopback(urlsplit(write.url).hostname or ""):
+            fact = f"{write.url} is Prometheus's own pod"
             raise InputError("remote_write.url", fact, "name a host that pods reach")
         if self.storage:
             self._check_volume(self.storage.size)

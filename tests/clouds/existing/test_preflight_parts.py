@@ -49,6 +49,28 @@ def test_prometheus_of_others_selects_what_the_stack_creates(
 
 
 @pytest.mark.parametrize(
+    ("keys", "verdict", "fact"),
+    [
+        (("username", "password"), "PASS", "metrics is in gpu-operator, gpuform-health"),
+        (("token",), "SKIP", "metrics with username and password is not in gpuform-health, so queries"),
+        ((), "SKIP", "is not in gpu-operator, gpuform-health, so queries"),
+    ],
+)
+def test_secret_of_prometheus_is_wherever_it_is_asked_from(
+    keys: tuple[str, ...], verdict: str, fact: str
+) -> None:
+    theirs = {"prometheus": {"url": "https://mimir.example", "secret": "metrics"}}
+    own = {"monitoring": theirs, "health": {"mode": "observe"}}
+    there = {"gpu-operator": ("username", "password"), "gpuform-health": keys}
+    cluster = replace(
+        live(env(own=own)),
+        find=lambda kind, namespace, name: {"data": dict.fromkeys(there[namespace])} if keys else None,
+    )
+    check = next(prometheus.checks(cluster.env, "kubectl"))
+    expect(check.judge(cluster), verdict, fact, "")
+
+
+@pytest.mark.parametrize(
     ("arguments", "verdict", "fact"),
     [
         (["--metric-labels-allowlist=nodes=[*],pods=[app]"], "PASS", "exports the labels"),

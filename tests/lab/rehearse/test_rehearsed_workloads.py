@@ -15,7 +15,9 @@ from gpuform.checkout.paths import Paths
 from infra.config import load, price_list
 from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
+from infra.model.platform.monitoring import PROMETHEUS_URL
 from infra.model.workload.workload import PodWorkload
+from infra.plan.workloads import manifests
 from lab.rehearse.cloud.market import Shortage
 from lab.rehearse.cost_report import check_prices, price_source
 from lab.rehearse.options import Options, parse_reservation_left, parse_shortage
@@ -57,6 +59,16 @@ def rehearsed(declared: dict[str, Any], file: Path, content: str | bytes | dict[
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "work.yaml"
+
+
+def test_a_prometheus_of_others_is_one_of_the_rehearsals_own() -> None:
+    scaled = {"kind": "inference", "pool": "p0", "scale": {"max": 2, "qps_per_replica": 5}}
+    theirs = {"prometheus": {"url": "https://mimir.example", "secret": "metrics"}}
+    stack = declared("existing", {"machine": "g2.5xlarge"}, monitoring=theirs, workloads=[scaled])
+    env = environment(stack, "Pulumi.lab.yaml", scaled=True)
+    (trigger,) = next(item for item in manifests(env) if item["kind"] == "ScaledObject")["spec"]["triggers"]
+    assert trigger["metadata"]["serverAddress"] == PROMETHEUS_URL
+    assert "authenticationRef" not in trigger
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row["fact"])

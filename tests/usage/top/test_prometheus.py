@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import json
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 import httpx
 import pytest
@@ -38,10 +42,19 @@ class Served:
     document: Any = None
     code: int = 200
     error: type[httpx.TransportError] | None = None
+    secret: Any = None
     asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
+    shown: list[httpx.Headers] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     proxies: list[Any] = field(default_factory=list)
 
     def answer(self, request: httpx.Request) -> httpx.Response:
+        if "/secrets/" in request.url.path:
+            assert request.url.path == "/api/v1/namespaces/gpu-operator/secrets/metrics"
+            code, document = self.secret
+            return httpx.Response(code, json=document, request=request)
+        self.shown.append(request.headers)
+        self.queries.append(request.url.query.decode())
         self.asked.append((request.url.path, parse_qs(request.url.query.decode())))
         assert request.extensions["timeout"]["read"] == prometheus.TIMEOUT_S
         if self.error:
@@ -169,6 +182,134 @@ def test_prometheus_of_the_embedded_cluster_is_found_by_its_port(
     with ask(env, paths) as found:
         assert found.alerts() == []
     assert served.proxies == [None]
+
+
+MIMIR = "https://mimir.example/prometheus"
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Callable[..., AbstractContextManager[Prometheus]]:
+    """The Prometheus at an address that asks for credentials, and a cluster with its Secret."""
+    file, paths = tmp_path / "kubeconfig", Paths(root=tmp_path, state=tmp_path, cache=tmp_path)
+    file.write_text(yaml.safe_dump(kubeconfig({"server": "http://cluster.example"}, {"token": "t"})))
+
+    def connected(**shown: Any) -> AbstractContextManager[Prometheus]:
+        theirs = {"prometheus": {"url": MIMIR, **shown}}
+        env = on("existing", {"machine": "g2.5xlarge"}, monitoring=theirs)
+        return prometheus.connect(env, paths, file, None, prometheus_port)
+
+    return connected
+
+
+def secret(**keys: str) -> tuple[int, Any]:
+    return 200, {"data": {key: base64.b64encode(text.encode()).decode() for key, text in keys.items()}}
+
+
+BASIC, BEARER = {"secret": "metrics"}, {"token_secret": "metrics"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "header"),
+    [
+        ({}, None, None),
+        (BASIC, secret(username="me", password="hidden\n"), "Basic bWU6aGlkZGVu"),
+        (BEARER, secret(token="hidden\n"), "Bearer hidden"),
+    ],
+)  # fmt: skip
+def test_prometheus_at_an_address_is_shown_the_credentials_of_the_secret(
+    served: Served,
+    behind: Callable[..., AbstractContextManager[Prometheus]],
+    declared: dict[str, str],
+    found: tuple[int, Any],
+    header: str | None,
+) -> None:
+    served.secret, served.document = found, good({"alerts": []})
+    with behind(**declared) as asks:
+        assert asks.alerts() == []
+        served.code, served.document = 401, "no"
+        with pytest.raises(
+            Failure, match=r"^Prometheus: answers 401, refuses the credentials; check monitor"
+        ):
+            asks.alerts()
+    assert [headers.get("Authorization") for headers in served.shown] == [header, header]
+    assert {path for path, _ in served.asked} == {"/prometheus/api/v1/alerts"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "message"),
+    [
+        (BASIC, (404, {"message": "not found"}), "is not there; create it with username and password"),
+        (BASIC, secret(username="hidden"), "has no key 'password'; create it with username and password"),
+        (BASIC, (403, {"message": 'secrets "metrics" is forbidden'}),
+         "may not be read (HTTP 403: secrets \"metrics\" is forbidden); grant `get` on that secret"),
+        (BASIC, (500, {"message": "etcd"}), "cannot be read: HTTP 500: etcd; check "),
+        (BEARER, secret(token="hidden\nword"), "cannot be read: the token is not one word of ASCII; check"),
+    ],
+)  # fmt: skip
+def test_a_secret_that_cannot_be_used_is_the_failure_of_each_query(
+    served: Served,
+    behind: Callable[..., AbstractContextManager[Prometheus]],
+    declared: dict[str, str],
+    found: tuple[int, Any],
+    message: str,
+) -> None:
+    served.secret = found
+    with behind(**declared) as asks, pytest.raises(Failure) as failed:
+        asks.query("up")
+    assert str(failed.value).startswith(f"Secret gpu-operator/metrics of Prometheus: {message}")
+    assert "hidden" not in str(failed.value)
+    assert served.asked == []
+
+
+AMP = {"sigv4": {"region": "eu-central-1"}}
+
+
+def test_a_workspace_of_aws_gets_requests_signed_by_the_caller(
+    served: Served, behind: Callable[..., AbstractContextManager[Prometheus]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signature as AWS computes it [IAM user guide, "Create a signed AWS API request"]."""
+    names = {"ACCESS_KEY_ID": "AKIDEXAMPLE", "SECRET_ACCESS_KEY": "hidden", "SESSION_TOKEN": "session"}
+    for name, value in names.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    expression = 'sum by (pool) (x{a="b+c"})'
+    served.document = good({"resultType": "vector", "result": []})
+    with behind(**AMP) as asks:
+        asks.query(expression)
+    (headers,) = served.shown
+    at = headers["X-Amz-Date"]
+    signed = {"host": "mimir.example", "x-amz-date": at, "x-amz-security-token": "session"}
+    canonical = "\n".join((
+        "GET", "/prometheus/api/v1/query", f"query={quote(expression, safe='')}",
+        *(f"{key}:{value}" for key, value in signed.items()), "", ";".join(signed),
+        hashlib.sha256(b"").hexdigest(),
+    ))  # fmt: skip
+    scope = (at[:8], "eu-central-1", "aps", "aws4_request")
+    text = "\n".join(
+        ("AWS4-HMAC-SHA256", at, "/".join(scope), hashlib.sha256(canonical.encode()).hexdigest())
+    )
+    key = b"AWS4hidden"
+    for part in (*scope, text):
+        key = hmac.digest(key, part.encode(), "sha256")
+    credential = f"AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/{'/'.join(scope)}"
+    expected = f"{credential}, SignedHeaders={';'.join(signed)}, Signature={key.hex()}"
+    assert headers["Authorization"] == expected
+    assert served.queries == [canonical.splitlines()[2]], "which AWS reads as it was signed"
+
+
+def test_without_an_identity_of_aws_nothing_is_sent(
+    served: Served, behind: Callable[..., AbstractContextManager[Prometheus]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("botocore.session.Session.get_credentials", lambda _: None)
+    with (
+        behind(**AMP) as asks,
+        pytest.raises(Failure, match=r"^AWS credentials: Unable to locate credentials"),
+    ):
+        asks.query("up")
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    message = r"^botocore: is not installed; pip install 'gpuform\[aws\]'$"
+    with behind(**AMP) as asks, pytest.raises(Failure, match=message):
+        asks.query("up")
+    assert served.asked == []
 
 
 def test_a_stack_without_monitoring_is_asked_nothing(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ only those of the Prometheus's own namespace (prometheus-operator, api/monitorin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from gpuform.checkout.listing import abbreviate
@@ -16,23 +17,37 @@ from gpuform.clouds.existing.preflight.cluster import (
     selects,
 )
 from gpuform.kubernetes.controllers import containers, has_image
-from gpuform.kubernetes.kinds import DEPLOYMENT, PROMETHEUS
+from gpuform.kubernetes.kinds import DEPLOYMENT, PROMETHEUS, SECRET
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import sharing
 from infra.plan.manifest import own_labels
-from infra.plan.monitoring import NODE_LABELS, POD_LABELS
+from infra.plan.monitoring import NODE_LABELS, POD_LABELS, secret_namespaces
 
 _STATE_METRICS, _ALLOWED = ("kube-state-metrics",), "--metric-labels-allowlist="
 Json = Mapping[str, Any]
 
 
 def checks(env: Environment, by_hand: str) -> Iterator[Check]:
-    if env.monitoring and env.monitoring.prometheus:
+    if env.monitoring and (theirs := env.monitoring.prometheus):
+        if theirs.credentials:
+            name, keys = theirs.credentials
+            by_name = f"{by_hand} get {SECRET.resource} -n {sharing.namespace(env)} {name}"
+            yield Check("Secret of Prometheus", by_name, partial(judge_secret, name, keys))
         yield Check("Prometheus", f"{by_hand} get {PROMETHEUS.resource} -A -o yaml", judge_selection)
         sets = f"{by_hand} get {DEPLOYMENT.resource} -A -o yaml"
         yield Check("labels of nodes in metrics", sets, judge_state_metrics)
+
+
+def judge_secret(name: str, keys: tuple[str, ...], cluster: LiveCluster) -> Result:
+    """SKIP without it: the first update makes its namespaces, and what needs it waits."""
+    spaces = secret_namespaces(cluster.env)
+    found = {space: (cluster.find(SECRET, space, name) or {}).get("data") or {} for space in spaces}
+    if lacking := [space for space in spaces if set(keys) - set(found[space])]:
+        fact = f"{name} with {' and '.join(keys)} is not in {', '.join(lacking)}, so queries from there fail"
+        return Result("SKIP", fact, "create it, once the namespaces are there")
+    return Result("PASS", f"{name} is in {', '.join(spaces)}")
 
 
 def judge_selection(cluster: LiveCluster) -> Result:
