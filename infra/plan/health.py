@@ -14,7 +14,7 @@ from infra.model.base import labels
 from infra.model.base.namespaces import HEALTH
 from infra.model.base.quantities import seconds
 from infra.model.environment import Environment
-from infra.model.platform.monitoring import PROMETHEUS_URL, RELEASE
+from infra.model.platform.monitoring import PROMETHEUS_URL
 from infra.plan import startup
 from infra.plan.manifest import Manifest, manifest, rbac_rule
 from infra.plan.program import Program
@@ -56,7 +56,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
         # Two pods would each act on faults before the other has stored its state.
         loop.deployment(1, pod, strategy={"type": "Recreate"}),
         _service(loop),
-        _monitor(loop),
+        *((monitor(env),) if env.monitoring is None or env.monitoring.has_operator else ()),
     )
 
 
@@ -116,10 +116,10 @@ def _service(loop: Program) -> Manifest:
     return manifest("Service", loop.metadata(), spec=spec)
 
 
-def _monitor(loop: Program) -> Manifest:
+def monitor(env: Environment) -> Manifest:
     """With ``honorLabels`` the loop's own labels (node, class) take precedence over those of its pod."""
-    metadata = loop.metadata()
-    metadata["labels"][labels.RELEASE] = RELEASE
+    metadata = Program(env, HEALTH, HEALTH).metadata()
+    metadata["labels"] |= env.monitoring.selected_by if env.monitoring else {}
     spec = {
         "endpoints": [{"honorLabels": True, "interval": "15s", "port": "metrics"}],
         "selector": {"matchLabels": {labels.APP_NAME: HEALTH}},

@@ -19,6 +19,7 @@ from infra.plan import (
     nodes,
     notebooks,
     pool_keeper,
+    prometheus_files,
     queues,
     quotas,
     rdma,
@@ -68,7 +69,9 @@ def _parts(
     if env.monitoring:
         # The release brings the CRDs of the operands' ServiceMonitor and of every rule.
         yield "monitoring", (monitoring.release(env),), monitoring.objects_before(env)
-        yield "monitoring-rules", (), (*monitoring.rule_objects(env), *monitoring.monitors(env))
+        files = prometheus_files.config_map(env)
+        rules = (files,) if files else (*monitoring.rule_objects(env), *monitoring.monitors(env))
+        yield "monitoring-rules", (), rules
         yield "dashboards", (), monitoring.dashboard_objects(env)
     if mode == "operator":
         yield "gpu-operator", (gpu_operator.release(env),), ()

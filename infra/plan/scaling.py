@@ -47,8 +47,8 @@ def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manif
     if not isinstance(work, InferenceWorkload) or env.monitoring is None:
         return ()
     manifests = []
-    if work.pod_metrics:
-        manifests.append(_pod_monitor(work, metadata, env.monitoring.selected_by))
+    if work.pod_metrics and env.monitoring.has_operator:
+        manifests.append(pod_monitor(work, metadata, env.monitoring.selected_by))
     if work.scale:
         theirs = env.monitoring.prometheus
         if theirs and (theirs.credentials or theirs.sigv4):
@@ -57,7 +57,7 @@ def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manif
     return tuple(manifests)
 
 
-def _pod_monitor(work: InferenceWorkload, metadata: Manifest, selected_by: Mapping[str, str]) -> Manifest:
+def pod_monitor(work: InferenceWorkload, metadata: Manifest, selected_by: Mapping[str, str]) -> Manifest:
     assert work.pod_metrics is not None
     is_same_port = work.service and work.service.container_port == work.pod_metrics.port
     monitor_metadata = {**metadata, "labels": {**metadata["labels"], **selected_by}}

@@ -49,7 +49,7 @@ def exporter_interval(monitoring: Monitoring) -> list[Values]:
 
 def service_monitor(monitoring: Monitoring) -> Values:
     """The block ``serviceMonitor`` of NVIDIA's charts; disabled if Prometheus uses scrape configurations."""
-    if monitoring.scrape != "service_monitor":
+    if monitoring.scrape != "service_monitor" or not monitoring.has_operator:
         return {"enabled": False}
     rules = [
         {"action": "replace", "sourceLabels": [_NODE], "targetLabel": label} for label in ("node", "instance")
@@ -69,7 +69,7 @@ def exporter_monitor(env: Environment) -> Manifest | None:
 
     That operator's own monitor names neither the node nor the pod that uses the GPU as the rules need them.
     """
-    if env.monitoring is None or env.gpu_operator.mode != "existing":
+    if env.monitoring is None or not env.monitoring.has_operator or env.gpu_operator.mode != "existing":
         return None
     values = service_monitor(env.monitoring)
     endpoint = {key: values[key] for key in ("interval", "scrapeTimeout", "honorLabels", "relabelings")}
@@ -90,11 +90,12 @@ def exporter_monitor(env: Environment) -> Manifest | None:
 def scrape_configs(env: Environment) -> list[Values]:
     """Prometheus's scrape configuration of the exporter, as Bumble has it; empty with a ServiceMonitor."""
     monitoring = env.monitoring
-    if monitoring is None or monitoring.scrape != "scrape_configs":
+    if monitoring is None or (monitoring.scrape != "scrape_configs" and monitoring.has_operator):
         return []
+    anywhere = env.gpu_operator.mode == "existing"
     discovery = {
         "role": "pod",
-        "namespaces": {"names": [sharing.NAMESPACE]},
+        **({} if anywhere else {"namespaces": {"names": [sharing.NAMESPACE]}}),
         "selectors": [{"role": "pod", "label": f"app={JOB}"}],
     }
     port = "__meta_kubernetes_pod_container_port_number"

@@ -226,6 +226,7 @@ def environments() -> dict[str, Environment]:
         "aws, queues": on_aws(queues={"teams": [team]}),
         "scaled by requests": scaled(),
         "scaled by requests, with a password": scaled({"secret": "metrics"}, health={}),
+        "scaled by requests, with files": scaled({"config_namespace": "default"}, health={}),
         "scaled by requests, signed": scaled({"sigv4": {"region": "eu-central-1"}}),
         "served by KServe": served(),
         "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),

@@ -11,7 +11,7 @@ import pytest
 
 from infra.model.environment import Environment
 from infra.model.gpu.dcgm import DEFAULT, FIELDS
-from infra.plan import device_plugin, gpu_operator, monitoring, scraping
+from infra.plan import device_plugin, gpu_operator, health, monitoring, scraping
 from infra.plan.quotas import namespaces
 from infra.plan.render import render
 from tests.build.environments import on
@@ -198,6 +198,7 @@ class TestPrometheusOfOthers:
         assert {group["interval"] for item in rules for group in item["spec"]["groups"]} == {"15s"}
         monitor = gpu_operator.values(env)["dcgmExporter"]["serviceMonitor"]
         assert monitor["additionalLabels"] == {"release": "stack"}
+        assert health.monitor(env)["metadata"]["labels"]["release"] == "stack"
 
     def test_exporter_of_another_operator_is_scraped_as_the_stacks_own(self) -> None:
         env = existing(THEIRS, mode="existing")

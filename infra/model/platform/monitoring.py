@@ -24,6 +24,7 @@ from infra.model.base.fields import (
     LabelValue,
     Memory,
     Model,
+    Name,
     ObjectName,
     Strict,
     matching,
@@ -237,6 +238,10 @@ class ExistingPrometheus(Model):
     labels: dict[LabelKey, LabelValue] = option(
         "Labels by which it selects monitors and rules, for example {release: kube-prometheus-stack}.", dict
     )
+    config_namespace: Name | None = option(
+        "Its namespace, if it has no prometheus-operator: rules and scrape configurations are then files of "
+        "a ConfigMap there, which its owner mounts (docs/howto/monitoring.md)."
+    )
 
     @model_validator(mode="after")
     def _check_consistency(self) -> ExistingPrometheus:
@@ -322,6 +327,11 @@ class Monitoring(Model):
         if self.prometheus is None:
             return PROMETHEUS_URL
         return self.prometheus.url or f"http://{self.prometheus.service}"
+
+    @property
+    def has_operator(self) -> bool:
+        """Whether Prometheus finds rules and targets by objects of prometheus-operator's kinds."""
+        return self.prometheus is None or self.prometheus.config_namespace is None
 
     @property
     def selected_by(self) -> Mapping[str, str]:

@@ -16,6 +16,8 @@ from gpuform.kubernetes.kinds import (
     PROMETHEUS,
     RESOURCE_FLAVOR,
     RESOURCE_QUOTA,
+    SERVICE,
+    STATEFUL_SET,
     Kind,
 )
 from infra.model.environment import Environment
@@ -39,7 +41,7 @@ def live(
     env: Environment, objects: Mapping[Kind, Sequence[Json]] | None = None, has_release: bool | None = None
 ) -> LiveCluster:
     kinds = (CLUSTER_POLICY, CLUSTER_QUEUE, DAEMON_SET, DEPLOYMENT, LIMIT_RANGE, NODE)
-    kinds += (PROMETHEUS, RESOURCE_FLAVOR, RESOURCE_QUOTA)
+    kinds += (PROMETHEUS, RESOURCE_FLAVOR, RESOURCE_QUOTA, SERVICE, STATEFUL_SET)
     return LiveCluster(env, has_release, {**dict.fromkeys(kinds, ()), **(objects or {})}.__getitem__)
 
 

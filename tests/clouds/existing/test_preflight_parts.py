@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from gpuform.clouds.existing.preflight import controllers, prometheus
-from gpuform.kubernetes.kinds import CLUSTER_QUEUE, DEPLOYMENT, NODE_POOL, PROMETHEUS
+from gpuform.kubernetes.kinds import (
+    CLUSTER_QUEUE,
+    DEPLOYMENT,
+    NODE_POOL,
+    PROMETHEUS,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+)
 from gpuform.stack.preflight.check import Result
 from infra.plan.monitoring import NODE_LABELS
 from tests.clouds.existing.live import Json, daemons, env, live
@@ -46,6 +54,50 @@ def test_prometheus_of_others_selects_what_the_stack_creates(
 ) -> None:
     cluster = live(env(own={"monitoring": THEIRS}), {PROMETHEUS: found})
     expect(prometheus.judge_selection(cluster), verdict, fact, "")
+
+
+BY_FILES = {"prometheus": {"service": "p.metrics:80", "config_namespace": "metrics"}}
+
+
+@pytest.mark.parametrize(
+    ("there", "mounted", "verdict", "fact"),
+    [
+        (True, ("metrics", "gpuform-prometheus"), "PASS", "metrics/p mounts ConfigMap gpuform-prometheus"),
+        (True, ("other", "gpuform-prometheus"), "SKIP", "nothing in namespace metrics mounts ConfigMap"),
+        (True, ("metrics", "other"), "SKIP", "nothing in namespace metrics mounts ConfigMap"),
+        (False, ("metrics", "other"), "FAIL", "namespace metrics is not there"),
+    ],
+)
+@pytest.mark.parametrize("kind", [DEPLOYMENT, STATEFUL_SET])
+def test_prometheus_without_an_operator_mounts_its_files(
+    kind: Kind, there: bool, mounted: tuple[str, str], verdict: str, fact: str
+) -> None:
+    volumes = [{"name": "own", "emptyDir": {}}, {"name": "a", "configMap": {"name": mounted[1]}}]
+    item = {
+        "metadata": {"name": "p", "namespace": mounted[0]},
+        "spec": {"template": {"spec": {"containers": [], "volumes": volumes}}},
+    }
+    cluster = live(env(own={"monitoring": BY_FILES}), {kind: [item]})
+    cluster = replace(cluster, find=lambda kind, namespace, name: {} if there else None)
+    files, *others = prometheus.checks(cluster.env, "kubectl")
+    expect(files.judge(cluster), verdict, fact, "")
+    assert not [check for check in others if PROMETHEUS.resource in check.command]
+
+
+@pytest.mark.parametrize(
+    ("name", "annotations", "verdict"),
+    [
+        ("kube-state-metrics", {"prometheus.io/scrape": "true"}, "FAIL"),
+        ("kube-state-metrics", None, "PASS"),
+        ("server", {"prometheus.io/scrape": "true"}, "PASS"),
+    ],
+)
+def test_state_metrics_are_scraped_once(name: str, annotations: Json | None, verdict: str) -> None:
+    metadata = {"name": "s", "namespace": "metrics", "labels": {"app.kubernetes.io/name": name}}
+    item = {"metadata": {**metadata, "annotations": annotations}}
+    cluster = live(env(own={"monitoring": BY_FILES}), {SERVICE: [item]})
+    fact = "metrics/s is scraped by its annotation too" if verdict == "FAIL" else "by the stack's"
+    expect(prometheus.judge_annotation(cluster), verdict, fact, "")
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,17 @@ from gpuform.clouds.existing.preflight.cluster import (
     selects,
 )
 from gpuform.kubernetes.controllers import containers, has_image
-from gpuform.kubernetes.kinds import DEPLOYMENT, PROMETHEUS, SECRET
+from gpuform.kubernetes.kinds import DEPLOYMENT, NAMESPACE, PROMETHEUS, SECRET, SERVICE, STATEFUL_SET
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.plan import sharing
 from infra.plan.manifest import own_labels
 from infra.plan.monitoring import NODE_LABELS, POD_LABELS, secret_namespaces
+from infra.plan.prometheus_files import CONFIG_MAP
 
 _STATE_METRICS, _ALLOWED = ("kube-state-metrics",), "--metric-labels-allowlist="
+_SCRAPE = "prometheus.io/scrape"
 Json = Mapping[str, Any]
 
 
@@ -35,7 +37,12 @@ def checks(env: Environment, by_hand: str) -> Iterator[Check]:
             name, keys = theirs.credentials
             by_name = f"{by_hand} get {SECRET.resource} -n {sharing.namespace(env)} {name}"
             yield Check("Secret of Prometheus", by_name, partial(judge_secret, name, keys))
-        yield Check("Prometheus", f"{by_hand} get {PROMETHEUS.resource} -A -o yaml", judge_selection)
+        if space := theirs.config_namespace:
+            pods = f"{by_hand} get {DEPLOYMENT.resource},{STATEFUL_SET.resource} -n {space} -o yaml"
+            yield Check("Prometheus", pods, partial(judge_files, space))
+            yield Check("pods in metrics", f"{by_hand} get {SERVICE.resource} -A -o yaml", judge_annotation)
+        else:
+            yield Check("Prometheus", f"{by_hand} get {PROMETHEUS.resource} -A -o yaml", judge_selection)
         sets = f"{by_hand} get {DEPLOYMENT.resource} -A -o yaml"
         yield Check("labels of nodes in metrics", sets, judge_state_metrics)
 
@@ -48,6 +55,39 @@ def judge_secret(name: str, keys: tuple[str, ...], cluster: LiveCluster) -> Resu
         fact = f"{name} with {' and '.join(keys)} is not in {', '.join(lacking)}, so queries from there fail"
         return Result("SKIP", fact, "create it, once the namespaces are there")
     return Result("PASS", f"{name} is in {', '.join(spaces)}")
+
+
+def judge_files(namespace: str, cluster: LiveCluster) -> Result:
+    """Its owner mounts the ConfigMap once the first update has made it."""
+    if cluster.find(NAMESPACE, "", namespace) is None:
+        return Result("FAIL", f"namespace {namespace} is not there", "name that of Prometheus's own pods")
+    found = [item for kind in (DEPLOYMENT, STATEFUL_SET) for item in cluster.list_objects(kind)]
+    names = [
+        object_name(item) for item in found if item["metadata"]["namespace"] == namespace and _mounts(item)
+    ]
+    if names:
+        return Result("PASS", f"{abbreviate(names)} mounts ConfigMap {CONFIG_MAP}")
+    fact = (
+        f"nothing in namespace {namespace} mounts ConfigMap {CONFIG_MAP}, so nothing reads rules and targets"
+    )
+    return Result("SKIP", fact, "mount it after the update: docs/howto/monitoring.md")
+
+
+def _mounts(controller: Json) -> bool:
+    volumes = controller["spec"]["template"]["spec"].get("volumes") or ()
+    return any((volume.get("configMap") or {}).get("name") == CONFIG_MAP for volume in volumes)
+
+
+def judge_annotation(cluster: LiveCluster) -> Result:
+    """The chart ``prometheus`` gives series without a node, as of pods that wait, the target's node."""
+    for item in cluster.list_objects(SERVICE):
+        tags, notes = (item["metadata"].get(key) or {} for key in ("labels", "annotations"))
+        if tags.get(labels.APP_NAME) in _STATE_METRICS and notes.get(_SCRAPE) == "true":
+            fact = (
+                f"{object_name(item)} is scraped by its annotation too, so each request of a pod counts twice"
+            )
+            return Result("FAIL", fact, "set kube-state-metrics.prometheusScrape: false in its chart")
+    return Result("PASS", "kube-state-metrics is scraped by the stack's configuration alone")
 
 
 def judge_selection(cluster: LiveCluster) -> Result:
