@@ -28,7 +28,7 @@ from gpuform.kubernetes.kinds import SECRET
 from gpuform.kubernetes.kubeconfig import load_access
 from gpuform.kubernetes.kubeconfig_errors import Forbidden
 from infra.model.environment import Environment
-from infra.model.platform.monitoring import ExistingPrometheus
+from infra.model.platform.existing_prometheus import ExistingPrometheus
 from infra.plan import sharing
 
 _PROXY = "/api/v1/namespaces/{}/services/http:{}:{}/proxy"

@@ -17,7 +17,7 @@ from infra.model.base import labels
 from infra.model.base.namespaces import KEDA
 from infra.model.base.quantities import seconds
 from infra.model.environment import Environment
-from infra.model.platform.monitoring import ExistingPrometheus
+from infra.model.platform.existing_prometheus import ExistingPrometheus
 from infra.model.workload.serving import Scale
 from infra.model.workload.workload import InferenceWorkload, Workload
 from infra.plan import gpu_operator

@@ -15,16 +15,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from infra import versions
-from infra.model.aws.values import Region
 from infra.model.base.errors import InputError
 from infra.model.base.fields import (
     NUMBER,
     Flag,
-    LabelKey,
-    LabelValue,
     Memory,
     Model,
-    Name,
     ObjectName,
     Strict,
     matching,
@@ -32,11 +28,12 @@ from infra.model.base.fields import (
     refusing,
     required,
 )
-from infra.model.base.hostnames import is_loopback, is_plain_url
+from infra.model.base.hostnames import is_loopback
 from infra.model.base.labels import RELEASE as RELEASE_LABEL
 from infra.model.base.quantities import memory_bytes, seconds, size_bytes
 from infra.model.base.registries import ChartRepository
 from infra.model.gpu.dcgm import FIELDS, MetricType
+from infra.model.platform.existing_prometheus import SECRET_KEYS, Address, ExistingPrometheus
 
 _MIN_RETENTION_S, _MAX_RETENTION_S = 2 * 3600, 10 * 365 * 86400
 _MAX_BYTES = 2**63 - 1
@@ -98,23 +95,6 @@ Interval = Annotated[
         "use 15s: rules look back 5m, and need several samples in that time",
     ),
 ]
-Address = Annotated[
-    Strict,
-    refusing(
-        lambda value: not is_plain_url(value, "http", "https"),
-        "is not a plain http or https address",
-        "write it as https://..., without a user, a token or a query in it",
-    ),
-]
-_NAME = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-ServiceAddress = Annotated[
-    Strict,
-    matching(
-        rf"{_NAME}\.{_NAME}:[1-9]\d{{0,4}}",
-        "a Service with its namespace and port",
-        "write it as prometheus-operated.monitoring:9090",
-    ),
-]
 ChartVersion = Annotated[
     Strict,
     matching(rf"{NUMBER}\.{NUMBER}\.{NUMBER}", "a chart version", "write the whole version, as 88.5.3"),
@@ -173,16 +153,10 @@ class Storage(Model):
     )
 
 
-_SECRET_KEYS: Mapping[str, tuple[str, str]] = {
-    key: ("a secret does not belong in this file", "name a Secret in the cluster: secret: NAME")
-    for key in ("password", "username", "token", "bearer_token", "basic_auth", "authorization")
-}
-
-
 class RemoteWrite(Model):
     """Remote-write endpoint that also gets every measurement; none if left out."""
 
-    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = _SECRET_KEYS
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = SECRET_KEYS
 
     url: Address = required("Address of the remote-write endpoint.")
     secret: UserSecret | None = option(
@@ -212,59 +186,6 @@ AnyCounter = Annotated[
     Annotated[FieldName, Tag("[name]")] | Annotated[Counter, Tag("[counter]")],
     Discriminator(lambda value: "[name]" if isinstance(value, str) else "[counter]"),
 ]
-
-
-class SigV4(Model):
-    """Requests signed with the AWS identity of the one who asks, as Amazon Managed Prometheus needs them."""
-
-    region: Region = required("Region of the workspace, for example eu-central-1.")
-
-
-class ExistingPrometheus(Model):
-    """A Prometheus that the cluster has: its own, or one behind an address (Thanos, Mimir)."""
-
-    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = _SECRET_KEYS
-
-    service: ServiceAddress | None = option(
-        "Its Service as NAME.NAMESPACE:PORT, for example prometheus-operated.monitoring:9090; this or url."
-    )
-    url: Address | None = option("Address of its API for pods, and for the commands on this machine.")
-    secret: ObjectName | None = option(
-        "Secret with the keys username and password, which url asks for. You create it in each namespace "
-        "that docs/howto/monitoring.md lists."
-    )
-    token_secret: ObjectName | None = option("Secret with the key token, in place of username and password.")
-    sigv4: SigV4 | None = Field(default=None)
-    labels: dict[LabelKey, LabelValue] = option(
-        "Labels by which it selects monitors and rules, for example {release: kube-prometheus-stack}.", dict
-    )
-    config_namespace: Name | None = option(
-        "Its namespace, if it has no prometheus-operator: rules and scrape configurations are then files of "
-        "a ConfigMap there, which its owner mounts (docs/howto/monitoring.md)."
-    )
-
-    @model_validator(mode="after")
-    def _check_consistency(self) -> ExistingPrometheus:
-        if (self.service is None) == (self.url is None):
-            fact = "url is given too" if self.url else "missing, and url too"
-            raise InputError("service", fact, "give one of the two")
-        ways = [key for key in ("secret", "token_secret", "sigv4") if getattr(self, key)]
-        if len(ways) > 1:
-            raise InputError(ways[1], f"{ways[0]} is given too", "give one of the two")
-        if ways and self.url is None:
-            fact = "a Service is asked through the API server's proxy, which forwards no credentials"
-            raise InputError(ways[0], fact, "give url in place of service, or leave it out")
-        if ways and urlsplit(self.url).scheme == "http":
-            fact = f"http sends the credentials of {ways[0]} unencrypted"
-            raise InputError("url", fact, f"use https, or leave {ways[0]} out")
-        return self
-
-    @property
-    def credentials(self) -> tuple[str, tuple[str, ...]] | None:
-        """Name and keys of the Secret that its address asks for; None without one."""
-        if self.secret:
-            return self.secret, ("username", "password")
-        return (self.token_secret, ("token",)) if self.token_secret else None
 
 
 class Monitoring(Model):
