@@ -196,5 +196,5 @@ def _environment(
     try:
         parse(declared)
     except InputError as error:
-        return {}, str(error)
+        return {}, "; ".join(map(str, error.errors))
     return declared, ""

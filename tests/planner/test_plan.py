@@ -230,6 +230,16 @@ def test_a_cut_pool_names_its_strategy_if_the_operators_is_another(strategy: str
     assert proposal.refusal == ""
 
 
+def test_a_refusal_for_several_reasons_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(_: object) -> None:
+        raise InputError("a", "is wrong", "omit it", others=[InputError("b", "is too", "omit it")])
+
+    monkeypatch.setattr("infra.planner.proposal.parse", parse)
+    env = on("embedded", {"machine": "g6.xlarge"}, workloads=[{"pool": "p0"}])
+    found = make_plan(env, demands.needs_of(env, [], ROOT), candidates_of(env, (), price_list(env)))
+    assert propose(found, env).refusal == "a: is wrong; omit it; b: is too; omit it"
+
+
 def test_bottlerocket_gets_one_profile() -> None:
     pool = {"machine": "p4d.24xlarge", "nodes": 1, "aws": {"image": "bottlerocket-nvidia"}}
     works = [
