@@ -68,6 +68,27 @@ class PoolNodes(_Resource):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SimulatedNodesArgs:
+    """``labels``, ``annotations`` and ``taints`` of every node, and the ``nodes`` by name, each empty."""
+
+    kubeconfig: pulumi.Input[str]
+    context: pulumi.Input[str] | None = None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, str]] = ()
+    nodes: Mapping[str, Mapping[str, Any]]
+
+
+class SimulatedNodes(_Resource):
+    """The Node objects of a pool, which differ by their names only, in one step of the engine.
+
+    An update deletes the nodes that left the pool. Destroying the resource deletes all.
+    """
+
+    TYPE = "gpuform:nodes:SimulatedNodes"
+
+
+@dataclass(frozen=True, kw_only=True)
 class MigLayoutArgs:
     """``config`` names a layout in the mig-parted configuration.
 

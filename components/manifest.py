@@ -22,7 +22,6 @@ KINDS = frozenset(
     {
         ("v1", "ConfigMap"),
         ("v1", "Namespace"),
-        ("v1", "Node"),
         ("v1", "Pod"),
         ("v1", "ResourceQuota"),
         ("v1", "Service"),

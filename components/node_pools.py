@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pulumi
 
-from components.custom_resources import MigLayout, MigLayoutArgs, PoolNodes, PoolNodesArgs
-from components.manifest import Manifest, resource
+from components.custom_resources import (
+    MigLayout,
+    MigLayoutArgs,
+    PoolNodes,
+    PoolNodesArgs,
+    SimulatedNodes,
+    SimulatedNodesArgs,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolsArgs:
-    """What each pool's existing nodes get, by the pool's name, and the Node objects of simulated nodes."""
+    """By the pool's name: what its existing nodes get, or its simulated nodes."""
 
     pools: Mapping[str, PoolNodesArgs]
-    simulated: Sequence[Manifest] = ()
+    simulated: Mapping[str, SimulatedNodesArgs] = field(default_factory=dict)
 
 
 class NodePools(pulumi.ComponentResource):
-    """One Node per simulated node, and one PoolNodes per pool of nodes that others create.
+    """One SimulatedNodes per pool of simulated nodes, and one PoolNodes per pool of nodes that others create.
 
     The latter nodes only get our labels and taints, and lose them at the end.
     """
@@ -28,18 +34,11 @@ class NodePools(pulumi.ComponentResource):
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:NodePools", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        for node in args.simulated:
-            resource(f"{name}-{node['metadata']['name']}", _take_ownership(node), child)
+        for pool, nodes in args.simulated.items():
+            SimulatedNodes(f"{name}-{pool}", nodes, child)
         for pool, pool_args in args.pools.items():
             PoolNodes(f"{name}-{pool}", pool_args, child)
         self.register_outputs({})
-
-
-def _take_ownership(node: Manifest) -> Manifest:
-    """A simulated node belongs to this program alone: fields set by another manager are overwritten."""
-    metadata = node["metadata"]
-    annotations = {**metadata.get("annotations", {}), "pulumi.com/patchForce": "true"}
-    return {**node, "metadata": {**metadata, "annotations": annotations}}
 
 
 @dataclass(frozen=True, kw_only=True)

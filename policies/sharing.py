@@ -60,7 +60,10 @@ def _layout(resource: Resource) -> str | None:
     return None if config is None else str(config)
 
 
-_POOLS = (contract.NODE_POOL, contract.NODE, contract.NODE_GROUP, contract.POOL_NODES)
+_POOLS = (
+    *(contract.NODE_POOL, contract.NODE, contract.NODE_GROUP),
+    *(contract.POOL_NODES, contract.SIMULATED_NODES),
+)
 RULES = (
     Rule(
         "sharing-exclusive",

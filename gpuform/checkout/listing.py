@@ -1,4 +1,4 @@
-"""Lists and counts in messages."""
+"""Lists, counts and paths in messages."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def count_of(number: int, noun: str) -> str:
     """As in ``1 NodeClaim``, ``2 NodeClaims``, ``2 Ingresses``."""
     plural = "es" if noun.endswith("ss") else "s"
     return f"{number} {noun}{'' if number == 1 else plural}"
+
+
+def key_path(path: str, key: str) -> str:
+    """The path of a key, in the engine's syntax."""
+    return f'{path}["{key}"]' if set(key) & set('."[]') else f"{path}.{key}"

@@ -14,6 +14,7 @@ from typing import Any
 
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import MAIN_STACK, Paths
+from gpuform.engine import former_nodes
 from gpuform.engine.files import EngineFiles, write
 from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import CREATING, MAGNUM, RELEASE, UPDATING
@@ -27,7 +28,7 @@ _OFFLINE_TYPES = ("aws:", "openstack:")  # in offline runs, which create nothing
 
 
 def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
-    """Restore a damaged checkpoint from its backup and forget creates that will be resumed.
+    """Restore a damaged checkpoint from its backup, forget creates that will be resumed, and combine nodes.
 
     Returns one line per repair. Raises Failure if the checkpoint is damaged and has no intact backup.
     """
@@ -43,6 +44,8 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     forgotten = _forget_pending(content, (*RESUMED_TYPES, *_OFFLINE_TYPES) if offline else RESUMED_TYPES)
     if forgotten:
         repairs.append(f"{forgotten} operation(s) of an interrupted run will be resumed")
+    if count := former_nodes.combine(content["checkpoint"].get("latest") or {}):
+        repairs.append(f"{count} simulated nodes have one resource per pool now; no node was changed")
     if repairs:
         write(checkpoint, json.dumps(content), 0o600)
     return repairs

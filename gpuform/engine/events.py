@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpuform.checkout.listing import count_of
+from gpuform.checkout.listing import abbreviate, count_of
 
 Severity = Literal["info", "warning", "error"]
 Phase = Literal["started", "planned", "done", "failed"]
@@ -24,6 +24,7 @@ PAST_TENSE = {
     "import": "imported",
     "same": "unchanged",
 }
+SIMULATED_NODES = "gpuform:nodes:SimulatedNodes"
 HALVES = ("create-replacement", "delete-replaced")
 """Operations that are reported beside the ``replace`` to which they belong."""
 
@@ -189,6 +190,7 @@ _MAX_VALUE = 24  # characters of a value that fits a line
 _MAX_FIELDS = 2  # that are listed
 _FEW_FIELDS = 8  # of which the first is listed
 _MAX_OBJECTS = 10  # that get a line each
+_MAX_NODES = 3  # that are named
 
 
 def path_steps(path: str) -> list[str | int]:
@@ -212,10 +214,16 @@ def fields(step: Step) -> Iterator[tuple[str, Any, Any]]:
     if step.change is None:
         return
     for path in step.change.paths:
-        before, after = (
-            value_at(inputs, path_steps(path)) for inputs in (step.change.before, step.change.after)
-        )
+        before, after = (_value(step, inputs, path) for inputs in (step.change.before, step.change.after))
         yield _name_entries(step.change.before, path), before, after
+
+
+def _value(step: Step, inputs: Mapping[str, Any], path: str) -> Any:
+    """The value at the path; of a field of a simulated node that of all nodes, unless it has its own."""
+    keys = path_steps(path)
+    own = value_at(inputs, keys)
+    is_field = step.type == SIMULATED_NODES and keys[0] == "nodes"
+    return value_at(inputs, keys[3:]) if own is None and is_field and len(keys) > 3 else own
 
 
 def shown_values(step: Step, path: str, *values: Any) -> tuple[str, ...]:
@@ -230,7 +238,9 @@ def change_line(step: Step) -> str:
     if step.op == "replace" and step.change and step.change.replaces:
         paths = [*step.change.replaces]
     else:
-        paths = [_field_text(step, *field) for field in fields(step)] if step.op != "create" else []
+        changed = fields(step) if step.op != "create" else ()
+        texts = (_field_text(step, *field) for field in changed if not _is_node(step, field[0]))
+        paths = [*_node_texts(step), *texts]
     if len(paths) > _FEW_FIELDS:
         roots = dict.fromkeys(str(path_steps(path)[0]) for path, *_ in fields(step))
         paths = [f"{len(paths)} fields of {', '.join(roots)}"]
@@ -244,9 +254,9 @@ def is_change(step: Step) -> bool:
 
 
 def is_grouped(step: Step) -> bool:
-    """Whether the step creates or deletes a Kubernetes object, of which a stack has many."""
+    """Whether the step creates or deletes Kubernetes objects, of which a stack has many."""
     is_object = step.type.startswith("kubernetes:") and not step.type.startswith("kubernetes:helm.sh/")
-    return is_object and step.op in ("create", "delete")
+    return (is_object or step.type == SIMULATED_NODES) and step.op in ("create", "delete")
 
 
 def change_lines(steps: Iterable[Step]) -> Iterator[str]:
@@ -260,13 +270,34 @@ def change_lines(steps: Iterable[Step]) -> Iterator[str]:
         if len(group) <= _MAX_OBJECTS:
             yield from map(change_line, group)
             continue
-        kinds = Counter(step.type.rpartition(":")[2] for step in group)
+        kinds = Counter(kind for step in group for kind in _kinds(step))
         numbers = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        yield f"{verb:<9} {count_of(len(group), 'object')}: {numbers}"
+        yield f"{verb:<9} {count_of(kinds.total(), 'object')}: {numbers}"
+
+
+def _kinds(step: Step) -> Sequence[str]:
+    """Kind of each object that the step creates or deletes."""
+    if step.type == SIMULATED_NODES and step.change:
+        return ["Node"] * len({**step.change.before, **step.change.after}["nodes"])
+    return [step.type.rpartition(":")[2]]
 
 
 def _verb(step: Step) -> str:
     return step.op if step.phase == "planned" else PAST_TENSE.get(step.op, step.op)
+
+
+def _is_node(step: Step, path: str) -> bool:
+    """Whether the path is that of a whole node, which `_node_texts` names."""
+    return step.type == SIMULATED_NODES and path_steps(path)[0] == "nodes" and len(path_steps(path)) == 2
+
+
+def _node_texts(step: Step) -> Iterator[str]:
+    """Which simulated nodes come, and which go."""
+    if step.type == SIMULATED_NODES and step.change:
+        old, new = (inputs.get("nodes") or {} for inputs in (step.change.before, step.change.after))
+        for verb, nodes, others in (("added", new, old), ("removed", old, new)):
+            if names := [name for name in nodes if name not in others]:
+                yield f"{abbreviate(names, _MAX_NODES)} {verb}"
 
 
 def _field_text(step: Step, path: str, before: Any, after: Any) -> str:

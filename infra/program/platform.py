@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 
 import pulumi
 
 from components import objects, releases
-from components.custom_resources import MigLayoutArgs, PoolNodesArgs
+from components.custom_resources import MigLayoutArgs, PoolNodesArgs, SimulatedNodesArgs
 from components.elastic_pools import ElasticPool, ElasticPools, ElasticPoolsArgs
 from components.kserve import KServe, KServeArgs
 from components.manifest import Manifest
@@ -192,7 +193,26 @@ def _nodes(env: Environment, kubeconfig: pulumi.Input[str], simulated: Sequence[
         for pool in env.pools
         if (selector := sharing.node_selector(env, pool))
     }
-    return NodePoolsArgs(pools=pools, simulated=simulated)
+    return NodePoolsArgs(pools=pools, simulated=_simulated(simulated, kubeconfig, env.context))
+
+
+def _simulated(
+    manifests: Sequence[Manifest], kubeconfig: pulumi.Input[str], context: str | None
+) -> dict[str, SimulatedNodesArgs]:
+    """By pool; its nodes differ only in their names and in the label with it."""
+    pools = {}
+    for pool, group in groupby(manifests, lambda node: str(node["metadata"]["labels"][labels.POOL])):
+        nodes = list(group)
+        metadata = nodes[0]["metadata"]
+        pools[pool] = SimulatedNodesArgs(
+            kubeconfig=kubeconfig,
+            context=context,
+            labels={key: value for key, value in metadata["labels"].items() if key != labels.HOSTNAME},
+            annotations=metadata["annotations"],
+            taints=nodes[0].get("spec", {}).get("taints", ()),
+            nodes={node["metadata"]["name"]: {} for node in nodes},
+        )
+    return pools
 
 
 def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsArgs:

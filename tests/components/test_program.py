@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
-NODE = "kubernetes:core/v1:Node"
+NODES = "gpuform:nodes:SimulatedNodes"
 KUEUE = "kubernetes:kueue.x-k8s.io/v1beta2"
 POOL_NODES = "gpuform:nodes:PoolNodes"
 LAYOUT = "gpuform:nodes:MigLayout"
@@ -147,13 +147,17 @@ def test_the_resource_name_stays_when_the_object_is_another(before: str, after: 
 
 
 def test_every_simulated_node_is_labelled_and_every_gpu_node_tainted() -> None:
-    nodes = {node.name: node.inputs for node in recorded("local").of(NODE)}
-    assert len(nodes) == 9
+    pools = {pool.name.removeprefix("pools-"): pool.inputs for pool in recorded("local").of(NODES)}
+    nodes = [name for inputs in pools.values() for name in inputs["nodes"]]
+    assert sorted(nodes) == [
+        *("a100-7-0", "a100-mig-0", "a100-whole-0", "cpu-0", "cpu-1", "g4dn-shared-0"),
+        *("t4-shared-0", "t4-shared-1", "v100-0"),
+    ]
     gpu = [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-    for name, inputs in nodes.items():
-        pool = name.removeprefix("pools-").rpartition("-")[0]
-        assert inputs["metadata"]["labels"]["gpuform.io/pool"] == pool
-        assert inputs.get("spec", {}).get("taints", []) == ([] if pool == "cpu" else gpu), name
+    for pool, inputs in pools.items():
+        assert inputs["labels"]["gpuform.io/pool"] == pool
+        assert "kubernetes.io/hostname" not in inputs["labels"], "the only field in which they differ"
+        assert inputs["taints"] == ([] if pool == "cpu" else gpu), pool
 
 
 def test_the_operators_hook_may_upgrade_its_crds() -> None:
@@ -182,7 +186,7 @@ def test_a_layout_workflow_for_every_pool_whose_gpus_can_be_cut() -> None:
 
 
 def test_an_existing_cluster_gets_labels_and_taints_and_no_nodes() -> None:
-    assert recorded("existing").of(NODE) == []
+    assert recorded("existing").of(NODES) == []
     pools = {r.name: r.inputs for r in recorded("existing").of(POOL_NODES)}
     assert pools["pools-a100"]["selector"] == "gpu=a100,zone=b"
     assert pools["pools-a100"]["labels"]["gpuform.io/pool"] == "a100"

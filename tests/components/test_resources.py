@@ -165,7 +165,7 @@ BY_INPUT = {"kubernetes:helm.sh/v3:Release"}
 """``timeout``, in seconds."""
 OWN_TYPES = {
     *("gpuform:nodes:GpuOperatorRemoval", "gpuform:nodes:PoolRemoval"),
-    *("gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes"),
+    *("gpuform:nodes:MigLayout", "gpuform:nodes:PoolNodes", "gpuform:nodes:SimulatedNodes"),
     "gpuform:workloads:BlueGreen",
     *("gpuform:queues:KueueRemoval", "gpuform:workloads:ScalingRemoval"),
 }

@@ -11,6 +11,7 @@ import pytest
 
 from gpuform.engine import EngineFailure, Result
 from gpuform.engine.events import (
+    SIMULATED_NODES,
     Change,
     Display,
     Event,
@@ -190,6 +191,30 @@ def test_an_update_names_the_fields_and_short_values(step: Step, line: str) -> N
     assert change_line(step) == f"updated   Deployment team/web: {line}"
 
 
+NODES = {f"t4-{number}": {} for number in range(9)}
+OLD = {"t4-0": {"metadata": {"labels": {"a": "c"}}}, "t4-x": {}}
+
+
+@pytest.mark.parametrize(
+    ("op", "before", "after", "paths", "line"),
+    [
+        ("create", {}, {"nodes": NODES}, [], "t4-0, t4-1, t4-2 and 6 more added"),
+        ("delete", {"nodes": OLD}, {}, [], "t4-0, t4-x removed"),
+        ("update", {"nodes": OLD}, {"nodes": NODES}, ["nodes.t4-1", "nodes.t4-x"],
+         "t4-1, t4-2, t4-3 and 5 more added, t4-x removed"),
+        ("update", {"nodes": OLD}, {"nodes": {**OLD, "t4-0": {}}, "labels": {"a": "b"}},
+         ["nodes.t4-0.metadata.labels.a"], "nodes.t4-0.metadata.labels.a c -> b"),
+        ("update", {"nodes": OLD}, {"nodes": OLD, "labels": {"a": "b"}}, ["labels.a"], "labels.a added"),
+    ],
+)  # fmt: skip
+def test_a_pool_names_its_nodes_that_come_and_go(
+    op: str, before: Any, after: Any, paths: list[str], line: str
+) -> None:
+    change = Change(before, after, tuple(paths))
+    step = Step(op, PART.format(SIMULATED_NODES, "pools-t4"), "planned", change)
+    assert change_line(step) == f"{op:<9} SimulatedNodes pools-t4: {line}"
+
+
 def test_a_secret_shows_no_value() -> None:
     change = Change({"metadata": {"name": "s"}, "data": {"a": "1"}}, {"data": {"a": "2"}}, ("data.a",))
     step = Step("update", PART.format("kubernetes:core/v1:Secret", "s"), "planned", change)
@@ -203,6 +228,10 @@ def test_many_objects_are_one_line_and_the_rest_has_its_own() -> None:
     assert [*change_lines([*maps, release, *quotas])] == [
         "created   Release operator",
         "created   11 objects: 9 ConfigMap, 2 ResourceQuota",
+    ]
+    pool = Step("create", PART.format(SIMULATED_NODES, "t4"), "done", Change({}, {"nodes": NODES}))
+    assert [*change_lines([*maps, *quotas, pool])] == [
+        "created   20 objects: 9 ConfigMap, 9 Node, 2 ResourceQuota"
     ]
     assert [*change_lines(quotas)] == ["created   ResourceQuota team/0", "created   ResourceQuota team/1"]
     vpc = Step("create", PART.format("aws:ec2/vpc:Vpc", "net"), "planned")

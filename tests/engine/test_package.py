@@ -12,6 +12,7 @@ import pytest
 
 from gpuform.checkout.paths import Paths
 from gpuform.engine import EngineFailure
+from gpuform.engine.events import SIMULATED_NODES
 from tests.build.environments import declared
 from tests.conftest import Plane
 from tests.engine.conftest import Project
@@ -153,10 +154,10 @@ def test_the_component_plans_the_platform(using: Project, control_plane: Plane) 
     steps = using.engine.preview().steps
     planned = [step.type for step in steps]
     assert planned.count("gpuform:index:GpuPlatform") == 2
-    nodes = [step for step in steps if step.type == "kubernetes:core/v1:Node"]
-    assert {step.name.split("-")[0] for step in nodes} == {"mine", "other"}
-    assert len(nodes) == 4
-    assert all("GpuPlatform$gpuform:platform:NodePools$" in step.urn for step in nodes)
+    pools = [step for step in steps if step.type == SIMULATED_NODES]
+    assert {step.name.split("-")[0] for step in pools} == {"mine", "other"}
+    assert [len(step.change.after["nodes"]) for step in pools if step.change] == [2, 2]
+    assert all("GpuPlatform$gpuform:platform:NodePools$" in step.urn for step in pools)
 
 
 @pytest.mark.nightly

@@ -175,13 +175,12 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(edited: Checkout) -> No
     done = edited.gpuform("local", "up")
     assert changes(done) == [
         "replaced ConfigMap gpu-operator/nvidia-time-slicing-config",
-        "updated Node t4-shared-0",
-        "updated Node t4-shared-1",
         RULES,
         "updated Release gpu-operator-release",
+        "updated SimulatedNodes pools-t4-shared",
     ]
-    label = 'metadata.labels["nvidia.com/device-plugin.config"] slice-4 -> slice-8'
-    assert f"updated   Node t4-shared-0: {label}\n" in done.stdout
+    label = 'labels["nvidia.com/device-plugin.config"] slice-4 -> slice-8'
+    assert f"updated   SimulatedNodes pools-t4-shared: {label}\n" in done.stdout
     status = edited.status()
     assert offers(status)["t4-shared"] == [{"nvidia.com/gpu.shared": 8}] * 2
     log = (edited.paths.logs / "pulumi-up-local.log").read_text()
@@ -189,7 +188,7 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(edited: Checkout) -> No
         log.index(text)
         for text in (
             "ConfigMap sharing-device-plugin created replacement",
-            "Node pools-t4-shared-0 updated",
+            "SimulatedNodes pools-t4-shared updated",
             "Release gpu-operator-release updated",
             "ConfigMap sharing-device-plugin deleted original",
         )
@@ -254,7 +253,7 @@ def test_what_was_changed_by_hand_is_mended(restored: Checkout) -> None:
     restored.unsettled("g4dn-shared")
     done = restored.gpuform("local", "up")
     assert "pools g4dn-shared do not offer what was planned: refreshing the state" in done.stdout
-    assert changes(done) == ["created Node g4dn-shared-0"]
+    assert changes(done) == ["updated SimulatedNodes pools-g4dn-shared"]
     assert restored.offers()["g4dn-shared"] == [{"nvidia.com/gpu": 3}]
     assert changes(restored.gpuform("local", "up")) == []
 
@@ -270,10 +269,10 @@ def test_pools_with_a_sharing_and_a_driver_of_their_own_are_removed_at_once(rest
     env["pools"] = [pool for pool in env["pools"] if pool["name"] not in gone]
     file.write_text(yaml.safe_dump(content))
     removed = changes(restored.gpuform("local", "up"))
-    assert {"deleted Node v100-0", "deleted Node g4dn-shared-0"} <= {*removed}
+    assert {"deleted SimulatedNodes pools-v100", "deleted SimulatedNodes pools-g4dn-shared"} <= {*removed}
     assert "updated GpuOperatorRemoval gpu-operator-removal" in removed
     file.write_text(yaml.safe_dump(declared))
-    assert "created Node v100-0" in changes(restored.gpuform("local", "up"))
+    assert "created SimulatedNodes pools-v100" in changes(restored.gpuform("local", "up"))
 
 
 def test_readmes_commands_work_and_print_what_it_shows(edited: Checkout, printed: str) -> None:
@@ -293,7 +292,7 @@ def test_up_after_a_kill_goes_on_and_ends_as_if_nothing_had_happened(fresh: Chec
     fresh.gpuform("local", "up")
     assert fresh.offers()["a100-mig"] == [{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2}]
     assert all(pod["phase"] in ("Running", "Succeeded") for pod in fresh.status()["pods"])
-    assert "43 unchanged" in fresh.gpuform("local", "up").stdout
+    assert "41 unchanged" in fresh.gpuform("local", "up").stdout
     assert "nothing is left of an interrupted run" in fresh.gpuform("recover", "local").stdout
 
 
@@ -308,4 +307,4 @@ def test_ctrl_c_ends_the_update_in_order_and_says_how_it_goes_on(fresh: Checkout
     assert first.returncode == 130
     assert message.splitlines()[-1] == "interrupted; run the same command again to continue"
     fresh.gpuform("local", "up")
-    assert "43 unchanged" in fresh.gpuform("local", "up").stdout
+    assert "41 unchanged" in fresh.gpuform("local", "up").stdout

@@ -97,7 +97,7 @@ def test_a_cluster_in_an_empty_folder(gpuform: Path, tmp_path: Path) -> None:
         status = json.loads(_run(gpuform, "status", "--json", cwd=below))
         assert [len(pool["nodes"]) for pool in status["pools"]] == [2, 1, 1, 1, 1, 1, 2]
         assert "11 files in out" in _run(gpuform, "render", "local", "-o", "out", cwd=below)
-        assert "43 unchanged" in _run(gpuform, "up", "local", cwd=below)
+        assert "41 unchanged" in _run(gpuform, "up", "local", cwd=below)
         [state] = root.glob(".gpuform/engine/backend/.pulumi/stacks/*/local.json")
         assert state.parent.name == "my-gpus"
     finally:
@@ -112,7 +112,7 @@ def test_a_new_project_is_created_changed_previewed_and_rehearsed(gpuform: Path,
     for command in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "new")):
         _run(*git, *command, cwd=root)
     try:
-        assert "43 created" in _run(gpuform, "local", "up", cwd=root)
+        assert "41 created" in _run(gpuform, "local", "up", cwd=root)
         file = root / "Pulumi.local.yaml"
         file.write_text(file.read_text().replace("replicas: 4}", "replicas: 8}"))
         assert "1 to replace, 4 to update" in _run(gpuform, "preview", "--base", "HEAD", cwd=root)

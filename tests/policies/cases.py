@@ -41,7 +41,7 @@ aws:ec2/securityGroupRule:SecurityGroupRule aws:vpc/securityGroupIngressRule:Sec
 aws:eks/addon:Addon aws:eks/cluster:Cluster aws:eks/nodeGroup:NodeGroup
 aws:iam/policy:Policy aws:iam/role:Role aws:iam/rolePolicyAttachment:RolePolicyAttachment
 gpuform:hosts:HostConfiguration gpuform:nodes:MigLayout gpuform:nodes:PoolNodes
-gpuform:openstack:ReplacementGuard gpuform:workloads:BlueGreen
+gpuform:nodes:SimulatedNodes gpuform:openstack:ReplacementGuard gpuform:workloads:BlueGreen
 kubernetes:apps/v1:Deployment kubernetes:batch/v1:CronJob kubernetes:batch/v1:Job kubernetes:core/v1:ConfigMap
 kubernetes:core/v1:Namespace kubernetes:core/v1:Node kubernetes:core/v1:Pod kubernetes:core/v1:Secret
 kubernetes:autoscaling/v2:HorizontalPodAutoscaler kubernetes:policy/v1:PodDisruptionBudget

@@ -16,10 +16,12 @@ from tests.provider.workloads.conftest import TOKEN, WorkloadDriver
 pytestmark = pytest.mark.unit
 
 POOL, MIG = "gpuform:nodes:PoolNodes", "gpuform:nodes:MigLayout"
+NODES = "gpuform:nodes:SimulatedNodes"
 HOSTS = "gpuform:hosts:HostConfiguration"
 PATH = "~/.kube/config"
 GOOD: dict[str, dict[str, Any]] = {
     POOL: {"kubeconfig": PATH, "selector": "a=b", "labels": {"x": "y"}, "taints": []},
+    NODES: {"kubeconfig": PATH, "labels": {"gpuform.io/pool": "a"}, "nodes": {"a-0": {}}},
     MIG: {
         "kubeconfig": PATH,
         "selector": "a=b",
@@ -64,6 +66,9 @@ def check(token: str, news: dict[str, Any]) -> Any:
          "is not {label, offers}: the label that selects it, and what a node then offers"),
         (POOL, {"startup": {"taints": []}}, "startup",
          "has no proof; it is {taints, proof, reason}, the last two are keys of annotations"),
+        (NODES, {"kubeconfig": ""}, "kubeconfig", MISSING),
+        (NODES, {"labels": {}}, "labels", "has no gpuform.io/pool, by which nodes of the pool are found"),
+        (NODES, {"nodes": ["a-0"]}, "nodes", "is not a mapping from the nodes' names to {}"),
         (MIG, {"config": ""}, "config", "'' is not a layout name; it must be a valid label value"),
         (MIG, {"offers": {}}, "offers", "is empty; say what each node offers with this layout"),
         (MIG, {"offers": {"cpu": 1}}, 'offers["cpu"]', f"1 {NO_COUNT}"),

@@ -20,6 +20,7 @@ _TYPES = {
     "gpuform:nodes:MigLayout": "nodes.mig_layout",
     "gpuform:nodes:GpuOperatorRemoval": "removals",
     "gpuform:nodes:PoolRemoval": "removals",
+    "gpuform:nodes:SimulatedNodes": "nodes.simulated_nodes",
     "gpuform:workloads:BlueGreen": "workloads.blue_green",
     "gpuform:workloads:ScalingRemoval": "removals",
     "gpuform:hosts:HostConfiguration": "hosts.configuration",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from gpuform.stack.drift.rules import TAINTS, DriftRules, Finding, key_path
+from gpuform.checkout.listing import key_path
+from gpuform.stack.drift.rules import TAINTS, DriftRules, Finding
 from infra.model.base import labels
 from infra.model.base.quantities import whole_number
 from infra.model.environment import Environment
@@ -78,7 +79,7 @@ def _check_node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
         yield from _compare(name, key_path("metadata.labels", key), value, live_labels.get(key, ""))
     taints = pool_taints(env, pool)
     for taint in taints:
-        path = f"{TAINTS}{taint['key']}:{taint['effect']}]"
+        path = f"{TAINTS}[{taint['key']}:{taint['effect']}]"
         missing = (taint["key"], taint["effect"]) not in tainted
         live = "none" if missing else tainted[taint["key"], taint["effect"]]
         if missing or live != taint["value"]:
@@ -88,7 +89,7 @@ def _check_node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
         for key, effect in sorted(tainted.keys() - declared):
             if not key.startswith("node.kubernetes.io/"):
                 value = tainted[key, effect] or "no value"
-                yield Finding(name, f"{TAINTS}{key}:{effect}]", "added", "cluster", "none", value)
+                yield Finding(name, f"{TAINTS}[{key}:{effect}]", "added", "cluster", "none", value)
     gpus = node_gpus(pool, live_labels)
     if gpus in pool.gpu_counts:
         yield from _check_gpus(name, resources(pool, gpus), node.get("status", {}).get("allocatable", {}))

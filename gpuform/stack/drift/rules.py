@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuform.engine import Step
 
 
-TAINTS = "spec.taints["
+TAINTS = "spec.taints"
 """Start of the path of a node's taint: the cluster's check names taints, the engine numbers them."""
 
 
@@ -78,8 +78,3 @@ class Drift:
             "drift": bool(self.findings),
             "findings": [asdict(finding) for finding in self.findings],
         }
-
-
-def key_path(path: str, key: str) -> str:
-    """The path of a key, in the engine's syntax."""
-    return f'{path}["{key}"]' if set(key) & set('."[]') else f"{path}.{key}"

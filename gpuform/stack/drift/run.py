@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from gpuform.checkout.errors import Failure
+from gpuform.checkout.listing import key_path
 from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Step
-from gpuform.engine.events import fields, path_steps, resource_name, shown_values
+from gpuform.engine.events import SIMULATED_NODES, fields, path_steps, resource_name, shown_values
 from gpuform.engine.files import Tools
 from gpuform.kubernetes.cluster import Reader
 from gpuform.kubernetes.kinds import CONFIG_MAP, NODE
@@ -81,10 +82,26 @@ def step_findings(step: Step) -> Iterator[Finding]:
     if step.op == "delete":
         yield Finding(resource, "", "missing", "engine")
         return
+    if step.type == SIMULATED_NODES:
+        yield from _node_findings(step)
+        return
     for path, declared, actual in fields(step):
         how: Literal["changed", "missing"] = "missing" if actual is None else "changed"
         values = shown_values(step, path, declared, actual)
         yield Finding(resource, path, how, "engine", values[0], values[1])
+
+
+def _node_findings(step: Step) -> Iterator[Finding]:
+    """Findings on simulated nodes; a label that is missing has an empty value."""
+    for path, declared, actual in fields(step):
+        _, name, *field = path_steps(path)
+        if not field:
+            yield Finding(f"Node {name}", "", "missing", "engine")
+            continue
+        values = shown_values(step, path, declared, actual)
+        how: Literal["changed", "missing"] = "changed" if actual else "missing"
+        where = path.removeprefix(key_path("nodes", str(name))).removeprefix(".")
+        yield Finding(f"Node {name}", where, how, "engine", values[0], values[1])
 
 
 def _cluster_findings(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuform.engine import Message, Step
+from gpuform.engine.events import SIMULATED_NODES
 from gpuform.stack.preview.driver import driver_effects
 from gpuform.stack.preview.effect import (
     DRAINED,
@@ -33,6 +34,7 @@ from infra.model.base.guard_names import GUARD, VERDICTS
 _PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
 _MIG_LAYOUT = "gpuform:nodes:MigLayout"
 _PROFILE = re.compile(r"(?:([0-9]+)x)?([0-9]+g\.[0-9]+gb[.a-z]*)")
+_RELABELLED = re.compile(r"(labels|taints|nodes.*\.metadata\.labels|nodes.*\.spec\.taints)\b")
 _NO_OFFER = "a node offers no GPUs for a moment, running pods stay"
 
 
@@ -84,13 +86,12 @@ def guard_notes(
     return tuple(losses), tuple(others)
 
 
-def _node_effects(step: Step, snapshot: Snapshot) -> Effects:
-    name = str(before(step, "metadata", "name"))
-    pool = str(before(step, "metadata", "labels", labels.POOL) or "")
-    if step.op in ("delete", "replace"):
+def _simulated_nodes_effects(step: Step, snapshot: Snapshot) -> Effects:
+    pool = str(before(step, "labels", labels.POOL))
+    for name in sorted({*before(step, "nodes")} - {*(after(step, "nodes") or ())}):
         evicted = snapshot.pods_on(pool, nodes=[name])
-        yield Effect(Weight.EVICTION, f"node {name}", describe_end(step), (name,), evicted)
-    elif differs(step, "metadata.labels", "spec.taints"):
+        yield Effect(Weight.EVICTION, f"node {name}", "is deleted", (name,), evicted)
+    if step.op == "update" and step.change and any(map(_RELABELLED.match, step.change.paths)):
         yield Effect(Weight.NOTICE, f"pool {pool}", "labels or taints change; running pods stay")
 
 
@@ -217,7 +218,7 @@ _RULES: Mapping[str, Rule] = {
     "kubernetes:core/v1:Namespace": loss_rule("namespace", "metadata", "name"),
     "kubernetes:core/v1:PersistentVolumeClaim": loss_rule("volume claim", "metadata", "name"),
     "kubernetes:core/v1:PersistentVolume": loss_rule("volume", "metadata", "name"),
-    "kubernetes:core/v1:Node": _node_effects,
+    SIMULATED_NODES: _simulated_nodes_effects,
     "gpuform:nodes:PoolNodes": _pool_nodes_effects,
     _MIG_LAYOUT: _mig_effects,
     "kubernetes:helm.sh/v3:Release": _release_effects,

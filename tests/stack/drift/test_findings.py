@@ -181,25 +181,52 @@ def test_config_maps_drift_key_by_key() -> None:
     assert paths == ['data["config.yaml"]']
 
 
-URN = "urn:pulumi:local::gpuform::gpuform:platform:NodePools$kubernetes:core/v1:{}::pools-t4-0"
+URN = "urn:pulumi:local::gpuform::gpuform:platform:Part$kubernetes:core/v1:{}::part-t4-0"
 
 
 def step(op: str, kind: str, *paths: str) -> Step:
-    metadata = {"name": "t4-0", **({} if kind == "Node" else {"namespace": "n"})}
-    before = {"metadata": metadata, "data": {"a": "hush"}}
+    before = {"metadata": {"name": "t4-0", "namespace": "n"}, "data": {"a": "hush"}}
     return Step(op, URN.format(kind), "planned", Change(before, {}, paths))  # type: ignore[arg-type]
 
 
 def test_engine_findings_of_secrets_have_a_path_and_no_value() -> None:
     stack = Step("update", "urn:pulumi:local::gpuform::pulumi:pulumi:Stack::gpuform-local", "planned")
-    steps = (step("update", "Secret", "data.a", "data.b"), step("delete", "Node"), stack)
+    steps = (step("update", "Secret", "data.a", "data.b"), step("delete", "Pod"), stack)
     told = [finding for one in steps for finding in step_findings(one)]
     assert told == [
         Finding("Secret n/t4-0", "data.a", "missing", "engine"),
         Finding("Secret n/t4-0", "data.b", "missing", "engine"),
-        Finding("Node t4-0", "", "missing", "engine"),
+        Finding("Pod n/t4-0", "", "missing", "engine"),
     ]
     assert "hush" not in str(told)
+
+
+def test_engine_findings_of_a_pool_are_of_its_nodes_and_merge_with_those_of_the_cluster() -> None:
+    template = {"labels": {"a.b/c": "1", "d": "2"}, "annotations": {"e": "3"}, "taints": [TAINT]}
+    live = {
+        "metadata": {"labels": {"a.b/c": "", "d": "4"}, "annotations": {"e": "5"}},
+        "spec": {"taints": []},
+    }
+    declared = {**template, "nodes": {"t4-0": {}, "t4-1": {}}}
+    paths = (
+        *('nodes.t4-0.metadata.labels["a.b/c"]', "nodes.t4-0.metadata.labels.d"),
+        *("nodes.t4-0.metadata.annotations.e", "nodes.t4-0.spec.taints", "nodes.t4-1"),
+    )
+    urn = "urn:pulumi:local::gpuform::gpuform:platform:NodePools$gpuform:nodes:SimulatedNodes::pools-t4"
+    change = Change(declared, {**template, "nodes": {"t4-0": live}}, paths)
+    found = [*step_findings(Step("update", urn, "planned", change))]
+    assert found == [
+        Finding("Node t4-0", 'metadata.labels["a.b/c"]', "missing", "engine", "1", ""),
+        Finding("Node t4-0", "metadata.labels.d", "changed", "engine", "2", "4"),
+        Finding("Node t4-0", "metadata.annotations.e", "changed", "engine", "3", "5"),
+        Finding("Node t4-0", "spec.taints", "missing", "engine", "", ""),
+        Finding("Node t4-1", "", "missing", "engine"),
+    ]
+    cluster = [
+        Finding("Node t4-0", "spec.taints[nvidia.com/gpu:NoSchedule]", "missing", "cluster", "true", "none"),
+        Finding("Node t4-1", "", "missing", "cluster", "a node of pool t4", "none"),
+    ]
+    assert {*Drift.merge("local", found, cluster).findings} == {*cluster, *found[:3]}
 
 
 def pod(image: str, replicas: int | None, variable: str, password: str) -> dict[str, Any]:
