@@ -125,6 +125,12 @@ def test_mps_runs_where_it_is_declared_and_mounts_its_memory_first(render: Rende
     assert [c["name"] for c in spec["initContainers"]] == ["toolkit-validation", "mps-control-daemon-mounts"]
 
 
+def test_a_release_waits_for_no_discovery(render: Render) -> None:
+    """GFD exits on a node with MPS until its slices are gone, which is after the release."""
+    [gfd] = [one["spec"] for one in render() if one["metadata"]["name"] == "gpu-feature-discovery"]
+    assert gfd["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": "100%"}
+
+
 def test_a_second_release_collides_as_one_of_nvidias_does(helm: Helm) -> None:
     """NVIDIA's ClusterRole, ClusterRoleBinding and ClusterPolicy have fixed names.
 
