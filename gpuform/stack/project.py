@@ -60,6 +60,7 @@ GPU clusters, declared in `Pulumi.STACK.yaml` and created by gpuform, version in
 
     python3 -m venv .venv && .venv/bin/pip install -r requirements.txt && . .venv/bin/activate
     gpuform {first}
+    git init && git add . && git commit --message "New project" # the base of a preview
     gpuform preview --base HEAD # what an edit changes, costs and evicts
     gpuform rehearse # on a real control plane with simulated nodes
 

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -107,18 +107,18 @@ def preview_base(
     paths: Paths, tools: Tools, stack: str, base: str | None, say: Say, manifests: Sequence[Path] = ()
 ) -> Iterator[SimulatedBase]:
     """A temporary control plane and state on which the base's stack, and manifests of others, are created."""
-    say("starting a control plane for the preview")
-    with plane(paths, tools, stack, say, verb="preview") as preview_paths:
-        control_plane = ControlPlane(preview_paths, tools)
-        _install_controllers(control_plane, paths.root / f"Pulumi.{stack}.yaml")
-        if base is None:
-            yield SimulatedBase(preview_paths, None, declared_snapshot(None))
-            return
-        with checkout_base(paths.root, base) as folder:
+    with nullcontext() if base is None else checkout_base(paths.root, base) as folder:
+        say("starting a control plane for the preview")
+        with plane(paths, tools, stack, say, verb="preview") as preview_paths:
+            control_plane = ControlPlane(preview_paths, tools)
+            _install_controllers(control_plane, paths.root / f"Pulumi.{stack}.yaml")
+            if folder is None:
+                yield SimulatedBase(preview_paths, None, declared_snapshot(None))
+                return
             say(f"simulating the base of {stack} ({base})")
             _install_controllers(control_plane, folder / f"Pulumi.{stack}.yaml")
             before, snapshot = _create_base(replace(preview_paths, root=folder), tools, stack, say, manifests)
-        yield SimulatedBase(preview_paths, before, snapshot)
+            yield SimulatedBase(preview_paths, before, snapshot)
 
 
 def _install_controllers(control_plane: ControlPlane, file: Path) -> None:

@@ -232,5 +232,7 @@ def _archive(root: Path, commit: str) -> bytes:
     try:
         return subprocess.run(command, check=True, capture_output=True).stdout
     except (subprocess.CalledProcessError, FileNotFoundError):
-        fact = f"{commit} is neither a project nor a commit of its repository"
-        raise InputError("--base", fact, "name a folder with Pulumi.yaml, or a commit") from None
+        fact = f"{commit} is neither a folder with Pulumi.yaml nor a commit of the project's git repository"
+        raise InputError(
+            "--base", fact, "name one; a new project needs `git init` and a commit first"
+        ) from None

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.scratch import preserved_logs
 from lab.rehearse import plane as planes
@@ -74,6 +75,15 @@ def test_logs_that_cannot_be_kept_keep_nothing_running(paths: Paths) -> None:
     with pytest.raises(OSError, match=r"lab\.logs"), plane(paths, TOOLS, "lab", print) as own:
         own.logs.mkdir(parents=True)
     assert FakePlane.done == ["stop", "start", "stop"]
+
+
+def test_a_base_that_is_no_commit_starts_no_control_plane(paths: Paths) -> None:
+    with (
+        pytest.raises(InputError, match="git init"),
+        planes.preview_base(paths, TOOLS, "lab", "no-such", print),
+    ):
+        pass
+    assert FakePlane.done == []
 
 
 def test_a_second_preview_of_a_stack_waits_until_the_first_has_ended(paths: Paths) -> None:
