@@ -229,7 +229,7 @@ def test_from_a_commit_through_the_command_line(tmp_path: Path) -> None:
     checkout = Checkout(Paths(root, root / ".gpuform", HERE.cache))
     arguments = ("preview", "local", "--offline", "--base", "HEAD", "--json", "--summary", "comment.md")
     shown: dict[str, Any] = json.loads(checkout.gpuform(*arguments).stdout)
-    assert shown["verdict"] == "evicts no pods; 1 to replace, 4 to update"
+    assert shown["verdict"] == "evicts no pods; 1 to replace, 3 to update"
     assert (root / "comment.md").read_text() == (GOLDEN / "pull_requests/replicas.md").read_text()
     assert not checkout.running()
     assert not (root / ".gpuform" / "preview" / "local").exists()
