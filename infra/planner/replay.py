@@ -148,9 +148,10 @@ def check(jobs: Sequence[Job], path: Path, nodes: Nodes) -> None:
 def _reason(shape: Shape, nodes: Nodes, rows: object) -> tuple[str, str]:
     """Why no empty node holds the job, and the remedy."""
     any_model = replace(shape, models=())
-    known = sorted({model for kind in nodes.kinds for model in kind})
     if nodes.fits(any_model, rows).any():
-        remedy = f"name some of {', '.join(known)}, or add a pool"
+        known = sorted({model for kind in nodes.kinds for model in kind})
+        suitable = [one for one in known if nodes.fits(replace(shape, models=(one,)), rows).any()]
+        remedy = f"name some of {', '.join(suitable)}, or add a pool"
         return f"no node with {' or '.join(shape.models)} holds it", remedy
     if nodes.fits(replace(any_model, cpu_milli=0, memory_mib=0), rows).any():
         size = f"{shape.cpu_milli / 1000:g} cores and {shape.memory_mib / 1024:g} GiB"

@@ -145,6 +145,15 @@ def test_a_job_that_no_node_holds_is_bad_input(shape: Shape, fact: str) -> None:
     assert str(raised.value).startswith(f"t.csv:3:1: b: {fact}")
 
 
+def test_only_models_that_hold_the_job_are_named() -> None:
+    slices = NodeSize("mig", 64_000, 64_000, (428, 285), ("A100-SXM4-40GB",), gpu_only=True)
+    whole = NodeSize("whole", 64_000, 64_000, (1000,) * 4, ("H100-SXM",), gpu_only=True)
+    with pytest.raises(InputError, match=r"A100-SXM4-40GB holds it; name some of H100-SXM, or add"):
+        check(
+            [job("a", 0, 1, Shape(4, 1000, 1, 1, ("A100-SXM4-40GB",)))], Path("t.csv"), Nodes([slices, whole])
+        )
+
+
 def test_a_list_without_times_is_not_replayed() -> None:
     with pytest.raises(InputError, match=r"t\.csv:2:1: a: has no times; give creation_time"):
         check([Job("a", ONE, 2)], Path("t.csv"), Nodes([nodes(1).size]))
