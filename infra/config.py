@@ -218,6 +218,7 @@ def _number_of_entries(context: Mapping[str, Any]) -> tuple[str, str]:
 
 _EXPECTED = {
     "int_type": "a whole number",
+    "float_type": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "text (in quotes if it looks like a number)",
