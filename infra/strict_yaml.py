@@ -112,6 +112,13 @@ def _check_text(text: str, most: int) -> None:
         raise
 
 
+def _problem(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or "is not YAML"
+    if problem.startswith("expected <block end>, but found '<block"):
+        return "the indentation matches no line above"
+    return f"{error.context}, {problem}" if problem.startswith("but ") else problem
+
+
 @contextmanager
 def _explained(text: str, source: str) -> Iterator[None]:
     """InputError for what is not YAML, with the place."""
@@ -120,7 +127,7 @@ def _explained(text: str, source: str) -> Iterator[None]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
-        raise InputError(place, error.problem or "is not YAML", "correct the YAML there") from None
+        raise InputError(place, _problem(error), "correct the YAML there") from None
     except yaml.reader.ReaderError as error:
         before = (
             text.encode()[: error.position].decode(errors="ignore")

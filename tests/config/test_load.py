@@ -55,6 +55,9 @@ YAML = "; correct the YAML there"
     [
         ("nodes: 1}", "nodes: 1", f"FILE:9:1: expected ',' or '}}', but got '<stream end>'{YAML}"),
         ("    cluster:", "\tcluster:", f"FILE:6:1: found character '\\t' that cannot start any token{YAML}"),
+        ("    cluster:", "   cluster:", f"FILE:6:4: the indentation matches no line above{YAML}"),
+        ("nodes: 1}", "nodes: 1}\n---\na: 1",
+         f"FILE:9:1: expected a single document in the stream, but found another document{YAML}"),
         ("    name: test", "    name: test\n    name: other", f"FILE:6:5: key 'name' is given twice{YAML}"),
         ("nodes: 1}", "nodes: 1, sharing: {kind: mig}, sharing: {kind: mps}}",
          f"FILE:8:74: key 'sharing' is given twice{YAML}"),
