@@ -255,8 +255,9 @@ def test_engine_findings_name_list_entries() -> None:
     ]
 
 
-def test_taint_findings_are_the_clusters_by_name() -> None:
-    by_engine = [Finding("Node a", "spec.taints[0].key", "changed", "engine", "x", "y")]
+@pytest.mark.parametrize("path", ["spec.taints[0].key", "spec.taints"])
+def test_taint_findings_are_the_clusters_by_name(path: str) -> None:
+    by_engine = [Finding("Node a", path, "changed", "engine", "x", "y")]
     by_cluster = [Finding("Node a", "spec.taints[y:NoSchedule]", "added", "cluster", "none", "no value")]
     assert Drift.merge("s", by_engine, by_cluster).findings == tuple(by_cluster)
     assert Drift.merge("s", by_engine, []).findings == tuple(by_engine)
