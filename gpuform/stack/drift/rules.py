@@ -61,9 +61,7 @@ class Drift:
         """Merge both sources: a finding in both appears once, in the cluster's form, with its values."""
         findings = sorted(set(cluster))
         checked = {finding.resource for finding in findings if finding.path.startswith(TAINTS)}
-        engine = [
-            item for item in engine if item.resource not in checked or not f"{item.path}[".startswith(TAINTS)
-        ]
+        engine = [item for item in engine if not (item.resource in checked and item.path.startswith(TAINTS))]
         places = {(finding.resource, finding.path) for finding in findings}
         missing_resources = {resource for resource, path in places if not path}
         unknown = [
