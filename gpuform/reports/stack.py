@@ -67,6 +67,8 @@ def preview_parts(outcome: Outcome) -> Iterator[Table | Text | str]:
         )
         yield from (build_table("Policies", ("", "policy", "resource", "violation"), broken), "")
     yield Text(f"{outcome.stack}: {outcome.verdict}", style="bold red" if outcome.reasons else "bold")
+    if accepted := " ".join(f"--acknowledge {loss.name}" for loss in outcome.losses):
+        yield f"undo the change, or accept what is lost: {accepted}"
 
 
 def drift_parts(result: Drift) -> Iterator[Table | Text | str]:

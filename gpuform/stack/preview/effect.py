@@ -33,6 +33,11 @@ class Effect:
     nodes: tuple[str, ...] = ()
     evicts: tuple[PodRef, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """By which its loss is acknowledged."""
+        return self.what.rsplit(" ", 1)[-1]
+
 
 DRAINED = "each drained within the pods' disruption budgets"
 ONE_BY_ONE = f"one node after another, {DRAINED}"

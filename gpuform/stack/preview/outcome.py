@@ -45,7 +45,7 @@ class Outcome:
         return tuple(
             effect
             for effect in self.effects
-            if effect.weight is Weight.LOSS and effect.what.rsplit(" ", 1)[-1] not in self.acknowledged
+            if effect.weight is Weight.LOSS and effect.name not in self.acknowledged
         )
 
     @property

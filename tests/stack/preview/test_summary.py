@@ -11,6 +11,7 @@ import pytest
 from gpuform.engine import Violation
 from gpuform.engine.events import Change, Step
 from gpuform.reports.pull_request import LIMIT, marker, render_comment
+from gpuform.reports.stack import preview_parts
 from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.outcome import Outcome
 from gpuform.stack.preview.snapshot import PodRef
@@ -47,6 +48,11 @@ def step(number: int, op: str = "update") -> Step:
 def priced(**cost: Any) -> Outcome:
     env = parse({**stack("aws-dev"), "cost": cost} if cost else stack("aws-dev"))
     return replace(PLAIN, after=bill(env, PriceList()))
+
+
+def test_a_loss_comes_with_the_option_that_accepts_it() -> None:
+    *_, last = preview_parts(replace(PLAIN, effects=(LOSS, replace(LOSS, what="namespace web"))))
+    assert last == "undo the change, or accept what is lost: --acknowledge prod --acknowledge web"
 
 
 @pytest.mark.parametrize(
