@@ -71,6 +71,9 @@ def test_a_line_of_the_log_is_an_event(text: str, event: Event) -> None:
         _diagnostic("debug", "registering"),
         _diagnostic("info", "\n"),
         _diagnostic("info", "waiting", ephemeral=True),
+        _diagnostic(
+            "warning", "using pulumi-resource-gpuform from $PATH at /a/.gpuform/bin/pulumi-resource-gpuform"
+        ),
         json.dumps({"preludeEvent": {"config": {}}}),
         json.dumps({"summaryEvent": {"resourceChanges": {"same": 2}}}),
         _step("resourcePreEvent", "create", planning=True),
