@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from typing import Any
 
@@ -163,14 +164,17 @@ def test_credentials_of_another_account_end_it(moto: str) -> None:
 
 def test_every_type_that_the_program_makes_has_a_row() -> None:
     """Read from the components themselves, so that a new resource type needs a row."""
-    made = set()
+    made = set[str]()
     for file in (ROOT / "components").glob("*.py"):
         text = file.read_text()
-        found = re.search(r"from pulumi_aws import (.*)", text)
-        for module in (name.strip() for name in found[1].split(",")) if found else ():
-            sdk = importlib.import_module(f"pulumi_aws.{module}")
-            for name in set(re.findall(rf"\b{module}\.([A-Z]\w+)\(", text)):
-                if not name.endswith("Args"):
-                    made.add(getattr(sdk, name).pulumi_type)
+        made |= set(re.findall(r'"(aws:\w+/\w+:\w+)"', text))
+        for place, names in re.findall(r"from (pulumi_aws\S*) import (.*)", text):
+            for name in names.split(", "):
+                found = getattr(importlib.import_module(place), name)  # a class, or a module of classes
+                prefix = rf"{name}\." if inspect.ismodule(found) else ""
+                for used in re.findall(rf"(?<!\.)\b{prefix}([A-Z]\w+)\(", text):
+                    one = getattr(found, used, None) if prefix else found if used == name else None
+                    if token := getattr(one, "pulumi_type", None):
+                        made.add(token)
     assert len(made) > 25
     assert made == set(LOOKUPS)
