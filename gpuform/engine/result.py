@@ -129,6 +129,7 @@ def _reason(text: str) -> str:
 
 FORCE: Mapping[str, str] = {FORCE_VARIABLE: "true"}
 _CONFLICT = "field conflict detected"
+_POD_CHANGE = "pod updates may not change fields"
 _MANAGER = re.compile(r'conflicts? with "([^"]+)"')
 _FIELD = re.compile(r"(?::|-) (\.\S+)$", re.MULTILINE)
 
@@ -146,6 +147,51 @@ def conflicts(result: Result) -> dict[str, str]:
 def _describe(text: str) -> str:
     fields = ", ".join(dict.fromkeys(_FIELD.findall(text))) or "fields"
     return f"{fields} from {', '.join(dict.fromkeys(_MANAGER.findall(text))) or 'another manager'}"
+
+
+def preview_with_pods(run: Callable[[Sequence[str]], Result]) -> Result:
+    """Preview; leave pods that are replaced out of a further run, if the provider cannot try that.
+
+    An update deletes such a pod first. A preview applies the new one in its place as a dry run, and tries
+    another name only if a field is "immutable", which the API server does not call a pod's
+    [pulumi-kubernetes 4.34, pkg/await/await.go, Creation]. ``run`` gets the URNs to leave out. Raises
+    EngineFailure, with the replacements in its result, for every other failure.
+    """
+    replaced: dict[str, Step] = {}
+    violations: list[Violation] = []
+    while True:
+        try:
+            return _with_replacements(run(sorted(replaced)), replaced, violations)
+        except EngineFailure as failure:
+            found = _replaced_pods(failure.result)
+            if found.keys() <= replaced.keys():
+                failure.result = _with_replacements(failure.result, replaced, violations)
+                raise
+            replaced |= found
+            violations += [one for one in failure.result.violations if one.urn in found]
+
+
+def _replaced_pods(result: Result) -> dict[str, Step]:
+    planned = {step.urn: step for step in result.steps if step.op == "replace"}
+    return {
+        message.urn: planned[message.urn]
+        for message in result.messages
+        if message.urn in planned and _POD_CHANGE in message.text
+    }
+
+
+def _with_replacements(
+    result: Result, replaced: Mapping[str, Step], violations: Sequence[Violation]
+) -> Result:
+    if not replaced:
+        return result
+    changes = Counter(result.changes) + Counter(replace=len(replaced)) - Counter(same=len(replaced))
+    return replace(
+        result,
+        steps=(*result.steps, *replaced.values()),
+        changes=changes,
+        violations=(*result.violations, *violations),
+    )
 
 
 def retry_with_force(run: Callable[[Sequence[str]], Result], say: Callable[[str], None]) -> Result:

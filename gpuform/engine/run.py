@@ -27,6 +27,7 @@ from gpuform.engine.result import (
     Result,
     conflicts,
     failure_reason,
+    preview_with_pods,
     read_log,
     retry_with_force,
 )
@@ -105,7 +106,12 @@ class Engine:
         unprotected = ["--ignore-protect"] if guard_names.REPORT in acknowledged else []
         arguments = [*self._policies(policy_packs), *unprotected]
         force = FORCE  # as `up` does, with dry runs alone
-        return self._operate("preview", stack, arguments, on_event, None, acknowledged, force)
+
+        def run(left_out: Sequence[str]) -> Result:
+            words = [*arguments, *_repeat("--exclude", left_out)]
+            return self._operate("preview", stack, words, on_event, None, acknowledged, force)
+
+        return preview_with_pods(run)
 
     def _policies(self, packs: Sequence[Path]) -> list[str]:
         """Each pack, with the project's configuration of policies, if there is one."""

@@ -24,7 +24,7 @@ from gpuform.engine.events import (
     format_counts,
     parse,
 )
-from gpuform.engine.result import conflicts, failure_reason, retry_with_force
+from gpuform.engine.result import conflicts, failure_reason, preview_with_pods, retry_with_force
 
 pytestmark = pytest.mark.unit
 
@@ -349,3 +349,47 @@ def test_every_field_and_manager_is_named() -> None:
 def test_every_other_failure_ends_the_run(outcomes: list[EngineFailure | Result]) -> None:
     with pytest.raises(EngineFailure):
         run_of(*outcomes)
+
+
+POD, SECOND = (f"urn:pulumi:s::gpuform::kubernetes:core/v1:Pod::{name}" for name in ("one", "two"))
+FORBIDDEN = 'Pod "one" is invalid: spec: Forbidden: pod updates may not change fields other than `image`'
+POLICY = Violation("images", False, "is not pinned", POD)
+
+
+def refused(urn: str, text: str, *violations: Violation) -> EngineFailure:
+    """A preview in which a replacement was planned, and its dry run failed."""
+    steps = (Step("delete-replaced", urn, "planned"), Step("replace", urn, "planned"))
+    messages = (Message("error", text, urn), Message("error", "preview failed"))
+    result = Result("preview", "s", {"same": 2, "replace": 1}, 1.0, steps, messages, violations)
+    return EngineFailure(result, "failed", "see the log")
+
+
+def preview_of(*outcomes: EngineFailure | Result) -> tuple[list[Sequence[str]], Result]:
+    left, excluded = list(outcomes), list[Sequence[str]]()
+
+    def run(urns: Sequence[str]) -> Result:
+        excluded.append(urns)
+        outcome = left.pop(0)
+        if isinstance(outcome, EngineFailure):
+            raise outcome
+        return outcome
+
+    return excluded, preview_with_pods(run)
+
+
+def test_a_preview_shows_pods_that_are_replaced_though_a_dry_run_cannot() -> None:
+    whole = Result("preview", "s", {"same": 5}, 1.0)
+    excluded, result = preview_of(refused(POD, FORBIDDEN, POLICY), refused(SECOND, FORBIDDEN), whole)
+    assert excluded == [[], [POD], [POD, SECOND]]
+    assert result.changes == {"same": 3, "replace": 2}
+    assert [(step.op, step.urn) for step in result.steps] == [("replace", POD), ("replace", SECOND)]
+    assert result.violations == (POLICY,)
+
+
+@pytest.mark.parametrize("second", [OTHER, FORBIDDEN])
+def test_a_preview_with_another_failure_ends_and_shows_the_pods_too(second: str) -> None:
+    with pytest.raises(EngineFailure) as raised:
+        preview_of(refused(POD, FORBIDDEN), refused(POD, second))
+    assert POD in [step.urn for step in raised.value.result.steps if step.op == "replace"]
+    with pytest.raises(EngineFailure):
+        preview_of(refused(POD, OTHER))
