@@ -7,15 +7,15 @@ services' API references; requests are recorded.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
 from gpuform.clients.openstack.cloud import Cloud, connect
+from tests.fakes.http_server import serving
 
 PROJECT, USER = "p" * 32, "u" * 32
 REGION = "cern"
@@ -174,16 +174,9 @@ def _find(objects: list[dict[str, Any]], path: list[str]) -> dict[str, Any] | No
 
 @contextmanager
 def serve(cloud: FakeCloud) -> Iterator[FakeCloud]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(cloud))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    cloud.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(_handler(cloud)) as at:
+        cloud.url = f"http://{at}"
         yield cloud
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _handler(cloud: FakeCloud) -> type[BaseHTTPRequestHandler]:

@@ -10,11 +10,10 @@ import base64
 import dataclasses
 import json
 import re
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import pytest
 from infra.incluster import decisions, model, reporting
 from infra.incluster.actions import RECORD, REPAIRED, NodeActions, read_node
 from infra.incluster.model import Step
+from tests.fakes.http_server import serving
 from tests.incluster.fake_cluster import FakeCluster
 from tests.incluster.fake_loop import CORDON, NOW, FakeLoop, State, fault, node, nodes, taken
 from tests.incluster.simulation import Simulation
@@ -108,13 +108,8 @@ class Asked:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            server.server_close()
+        with serving(Handler) as at:
+            yield f"http://{at}"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from lab.rehearse.program import Gate
 from lab.toolchain import Toolchain
 from tests.conftest import Plane, kubectl_at
 from tests.docs.pages import ROOT, files
+from tests.fakes.http_server import serving
 from tests.waiting import PATIENCE, until
 
 HERE = Paths.here()
@@ -259,10 +259,8 @@ def repository(theirs: Plane, tmp_path: Path, toolchain: Toolchain) -> Iterator[
     subprocess.run([helm, "package", str(chart), "-d", str(served)], check=True, capture_output=True)
     subprocess.run([helm, "repo", "index", str(served)], check=True, capture_output=True)
     handler = functools.partial(_Quiet, directory=str(served))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(handler) as at:
+        yield f"http://{at}"
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

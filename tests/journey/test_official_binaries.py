@@ -6,11 +6,10 @@ import hashlib
 import json
 import sys
 import tarfile
-import threading
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from gpuform.checkout.paths import Paths
 from lab.toolchain import Toolchain
 from lab.toolchain.catalogue import CATALOGUE, MAIN_JOB
 from lab.toolchain.releases import Release
+from tests.fakes.http_server import serving
 from tests.journey.conftest import Checkout, close, make_checkout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
@@ -40,10 +40,8 @@ main()
 def served(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "served").mkdir()
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_address[1]}"
-        http.shutdown()
+    with serving(handler) as at:
+        yield f"http://{at}"
 
 
 def release(folder: Path, address: str, *names: str) -> Release:

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.fakes.http_server import serving
 from tests.openstack import tables
 
 Row = dict[str, Any]
@@ -166,14 +166,6 @@ def serve() -> Iterator[Neighbours]:
         def log_message(self, format: str, *args: object) -> None:
             """Nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    neighbours.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as at:
+        neighbours.url = f"http://{at}"
         yield neighbours
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

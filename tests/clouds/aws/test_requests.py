@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from gpuform.checkout.errors import Failure
 from gpuform.clients.aws.api import AwsError, create_client, translate_errors
 from gpuform.clouds.aws.preflight import endpoint
 from gpuform.clouds.aws.preflight.endpoint import LocalMachine
+from tests.fakes.http_server import serving
 from tests.openstack.authority import write_certificates
 
 pytestmark = pytest.mark.tools
@@ -77,20 +75,6 @@ class Metadata(BaseHTTPRequestHandler):
         """No line per request."""
 
 
-@contextmanager
-def served(shown: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Host and port of the server, which speaks TLS if a certificate is given."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
-    if shown:
-        server.socket = shown.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -102,7 +86,7 @@ def use_services(monkeypatch: pytest.MonkeyPatch, at: str, address: str = "me") 
 
 
 def test_this_machine_finds_its_vpcs_and_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    with served() as at:
+    with serving(Metadata) as at:
         use_services(monkeypatch, at)
         assert LocalMachine({}).vpc_ids() == ("vpc-1", "vpc-2")
         assert LocalMachine({}).public_address() == "203.0.113.7"
@@ -120,7 +104,7 @@ def test_an_endpoint_must_show_a_certificate_of_its_authority(tmp_path: Path) ->
         write_certificates(tmp_path / name, name)
     shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     shown.load_cert_chain(tmp_path / "ours" / "admin.crt", tmp_path / "ours" / "admin.key")
-    with served(shown) as at:
+    with serving(Metadata, shown) as at:
         ours, another = (
             LocalMachine({}).connect(f"https://{at}", (tmp_path / name / "ca.crt").read_text())
             for name in ("ours", "another")

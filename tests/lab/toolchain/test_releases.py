@@ -13,7 +13,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from lab.toolchain.catalogue import CATALOGUE, GATE
 from lab.toolchain.releases import Hosts, Release
 from lab.toolchain.tool import Tool, this_platform
 from tests.external import reference
+from tests.fakes.http_server import serving
 from tests.lab.toolchain.conftest import get
 
 pytestmark = pytest.mark.tools
@@ -136,11 +137,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        played.base = f"http://127.0.0.1:{http.server_address[1]}"
-        threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
+    with serving(Handler) as at:
+        played.base = f"http://{at}"
         yield played
-        http.shutdown()
 
 
 Chain = Callable[..., Toolchain]

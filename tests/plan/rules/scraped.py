@@ -6,14 +6,13 @@ import json
 import random
 import re
 import subprocess
-import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from infra.model.environment import Environment
 from lab.simulator.dcgm import device
 from lab.simulator.hardware import GPUS
 from tests.build.environments import on
+from tests.fakes import http_server
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -250,15 +250,8 @@ def serving(page: Callable[[str], str | None]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http_server.serving(Handler) as at:
+        yield at
 
 
 @contextmanager

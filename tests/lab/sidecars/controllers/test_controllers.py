@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from lab.sidecars.controllers.release import START, Release
 from lab.sidecars.controllers.rows import CONTROLLERS, ProgramContext
 from lab.simulator import keys
 from lab.toolchain.catalogue import CATALOGUE
+from tests.fakes.http_server import serving
 from tests.lab.sidecars.controllers.conftest import NAMESPACE, Queues, manager
 from tests.waiting import until
 
@@ -125,10 +125,8 @@ class _Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    with HTTPServer(("127.0.0.1", 0), _Answers) as result:
-        threading.Thread(target=result.serve_forever, args=(0.05,), daemon=True).start()
-        yield result.server_port
-        result.shutdown()
+    with serving(_Answers) as at:
+        yield int(at.rpartition(":")[2])
 
 
 def ask(name: str, target: str) -> tuple[bytes, bytes]:
