@@ -107,7 +107,7 @@ def helm_release(
 ) -> pulumi.CustomResource:
     """Register the release as the resource ``name``; if ``atomic``, an upgrade that fails is rolled back.
 
-    ``timeout`` is in seconds; ``options`` are further inputs of the release, and outputs that are used.
+    ``timeout`` is in seconds; ``options`` are further inputs of the release. Its output is ``status``.
     """
     inputs = {
         "chart": planned.chart if planned.version else _own_chart(ROOT / planned.chart),
@@ -120,6 +120,7 @@ def helm_release(
         "atomic": atomic,
         "timeout": timeout,
         "compat": "true",  # as the SDK's class
+        "status": None,
         **options,
     }
     return register("kubernetes:helm.sh/v3:Release", name, inputs, opts)

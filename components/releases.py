@@ -53,9 +53,7 @@ class ReleaseComponent(pulumi.ComponentResource):
         options = pulumi.ResourceOptions(
             parent=self, depends_on=before, delete_before_replace=self.STATUS or None
         )
-        release = helm_release(
-            f"{name}-release", args.release, self.TIMEOUT_S, options, status=None, **self.SETTINGS
-        )
+        release = helm_release(f"{name}-release", args.release, self.TIMEOUT_S, options, **self.SETTINGS)
         after = pulumi.ResourceOptions(parent=self, depends_on=[release])
         for manifest in args.later:
             resource(f"{name}-{manifest['metadata']['name']}", manifest, after)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pulumi
 import pytest
 
 from tests.build.openstack_stacks import BURST, T4, small
@@ -165,6 +168,20 @@ def test_the_operators_hook_may_upgrade_its_crds() -> None:
     inputs = find_resource("local", "Release gpu-operator-release").inputs
     assert inputs["disableOpenapiValidation"] is True
     assert inputs["values"]["operator"]["upgradeCRD"] is True
+
+
+@pytest.mark.parametrize("component", ["GpuOperator", "Monitoring"])
+def test_a_component_has_its_releases_status_as_output(
+    component: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = {}
+
+    def register(self: pulumi.ComponentResource, values: dict[str, Any]) -> None:
+        outputs[type(self).__name__] = values
+
+    monkeypatch.setattr(pulumi.ComponentResource, "register_outputs", register)
+    record(PLATFORMS["monitoring"])
+    assert isinstance(outputs[component]["status"], pulumi.Output)
 
 
 def test_the_release_names_the_config_maps_that_are_made() -> None:
