@@ -122,6 +122,14 @@ class Client:
                 return None
             raise
 
+    async def delete(self, path: str, params: Mapping[str, str] | None = None) -> None:
+        """Delete the object, if it exists."""
+        try:
+            await self.request("DELETE", path, params=params)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
     async def apply(
         self, path: str, body: Mapping[str, Any], *, manager: str, force: bool = False
     ) -> httpx.Response:

@@ -18,6 +18,7 @@ from infra.model.platform.monitoring import Monitoring
 from infra.model.workload.workload import InferenceWorkload
 from infra.plan import health, monitoring, scaling, scraping, sharing
 from infra.plan.manifest import Manifest, manifest, own_labels
+from infra.plan.rules.promql import label
 
 CONFIG_MAP = "gpuform-prometheus"
 RULES, SCRAPED = "rules.yaml", "scrape.yaml"
@@ -66,7 +67,7 @@ def _job(declared: Monitoring, monitor: Manifest) -> Manifest:
     (endpoint,) = spec["podMetricsEndpoints" if has_pods else "endpoints"]
     kind, port = ("pod", "pod_container") if has_pods else ("service", "endpoint")
     selected = spec["selector"]["matchLabels"].items()
-    kept = {f"{kind}_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value for key, value in selected}
+    kept = {f"{kind}_label_{label(key)}": value for key, value in selected}
     copied = {"namespace": "namespace", "pod_name": "pod", "service_name": "service"}
     within = spec.get("namespaceSelector") or {"matchNames": [metadata["namespace"]]}
     job = {
@@ -81,7 +82,7 @@ def _job(declared: Monitoring, monitor: Manifest) -> Manifest:
             *(_relabel("keep", source, regex=re.escape(value))
               for source, value in {**kept, f"{port}_port_name": endpoint["port"]}.items()),
             _relabel("drop", "pod_phase", regex="Failed|Succeeded"),
-            *(_relabel("replace", source, target_label=label) for source, label in copied.items()),
+            *(_relabel("replace", source, target_label=target) for source, target in copied.items()),
         ],
     }  # fmt: skip
     if token := endpoint.get("bearerTokenFile"):

@@ -51,7 +51,7 @@ def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manif
         manifests.append(pod_monitor(work, metadata, env.monitoring.selected_by))
     if work.scale:
         theirs = env.monitoring.prometheus
-        if theirs and (theirs.credentials or theirs.sigv4):
+        if theirs and theirs.is_authenticated:
             manifests.append(_authentication(theirs, metadata))
         manifests.append(_scaled_object(env, work, work.scale, metadata))
     return tuple(manifests)
@@ -94,7 +94,7 @@ def _scaled_object(env: Environment, work: InferenceWorkload, scale: Scale, meta
         "ignoreNullValues": "false",
     }
     source: Manifest = {"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}
-    if (theirs := env.monitoring.prometheus) and (theirs.credentials or theirs.sigv4):
+    if (theirs := env.monitoring.prometheus) and theirs.is_authenticated:
         mode = "bearer" if theirs.token_secret else "basic"
         trigger |= {"awsRegion": theirs.sigv4.region} if theirs.sigv4 else {"authModes": mode}
         source["authenticationRef"] = {"name": metadata["name"]}

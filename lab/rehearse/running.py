@@ -24,7 +24,7 @@ from gpuform.usage.nodes import CPU, MEMORY_GIB, Node, parse_node, parse_pod
 from infra import versions
 from infra.model.base import labels, namespaces
 from infra.model.base.fields import short_digest
-from infra.model.base.labels import NVIDIA_PREFIX
+from infra.model.base.labels import NODE_STATE, NVIDIA_PREFIX
 from infra.model.environment import Environment
 from infra.model.gpu.machines import Machine
 from infra.model.gpu.models import Gpu
@@ -41,8 +41,6 @@ from lab.rehearse.nodes import simulated_nodes
 KINDS = (NODE, POD)
 _NOT_KEPT = (NVIDIA_PREFIX, "feature.node.kubernetes.io/", "gpuform.io/")
 """Labels and taints that the platform sets."""
-_STATES = "node.kubernetes.io/"
-"""Taints by the node's state, and the tolerations that every pod gets of them."""
 _PLACED_BY = ("nodeSelector", "affinity", "topologySpreadConstraints", "hostNetwork")
 Json = Mapping[str, Any]
 
@@ -225,7 +223,7 @@ def _node(
     taints = [
         taint
         for taint in spec.get("taints") or ()
-        if taint["key"] not in keys and not taint["key"].startswith((*_NOT_KEPT, _STATES))
+        if taint["key"] not in keys and not taint["key"].startswith((*_NOT_KEPT, NODE_STATE))
     ]
     fields = {"taints": taints, "unschedulable": spec.get("unschedulable")}
     return {**result, "spec": {key: value for key, value in fields.items() if value}}
@@ -272,7 +270,7 @@ def _deployment(pods: Sequence[Json], title: tuple[str, str], names: _Names) -> 
         if not key.startswith("gpuform.io/") and "kueue" not in key
     }
     tolerations = [
-        one for one in spec.get("tolerations") or () if not str(one.get("key") or "").startswith(_STATES)
+        one for one in spec.get("tolerations") or () if not str(one.get("key") or "").startswith(NODE_STATE)
     ]
     init = [_container(one) for one in spec.get("initContainers") or ()]
     priority = _priority_class(pods[0])

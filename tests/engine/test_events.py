@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -305,18 +305,25 @@ def failed(*errors: tuple[str, str, str]) -> EngineFailure:
     return EngineFailure(result, "failed", "see the log")
 
 
-def run_of(*outcomes: EngineFailure | Result) -> tuple[list[Sequence[str]], list[str], Result]:
-    forced: list[Sequence[str]] = []
-    said: list[str] = []
-    left = list(outcomes)
+Outcome = EngineFailure | Result
+
+
+def played(*outcomes: Outcome) -> tuple[list[Sequence[str]], Callable[[Sequence[str]], Result]]:
+    """A run that ends with each of the outcomes in turn, and the URNs that it was given."""
+    given, left = list[Sequence[str]](), list(outcomes)
 
     def run(urns: Sequence[str]) -> Result:
-        forced.append(urns)
+        given.append(urns)
         outcome = left.pop(0)
         if isinstance(outcome, EngineFailure):
             raise outcome
         return outcome
 
+    return given, run
+
+
+def run_of(*outcomes: Outcome) -> tuple[list[Sequence[str]], list[str], Result]:
+    (forced, run), said = played(*outcomes), list[str]()
     return forced, said, retry_with_force(run, said.append)
 
 
@@ -346,7 +353,7 @@ def test_every_field_and_manager_is_named() -> None:
         [failed(("update", WEB, ONE)), failed(("update", WEB, OTHER))],
     ],
 )
-def test_every_other_failure_ends_the_run(outcomes: list[EngineFailure | Result]) -> None:
+def test_every_other_failure_ends_the_run(outcomes: list[Outcome]) -> None:
     with pytest.raises(EngineFailure):
         run_of(*outcomes)
 
@@ -364,16 +371,8 @@ def refused(urn: str, text: str, *violations: Violation) -> EngineFailure:
     return EngineFailure(result, "failed", "see the log")
 
 
-def preview_of(*outcomes: EngineFailure | Result) -> tuple[list[Sequence[str]], Result]:
-    left, excluded = list(outcomes), list[Sequence[str]]()
-
-    def run(urns: Sequence[str]) -> Result:
-        excluded.append(urns)
-        outcome = left.pop(0)
-        if isinstance(outcome, EngineFailure):
-            raise outcome
-        return outcome
-
+def preview_of(*outcomes: Outcome) -> tuple[list[Sequence[str]], Result]:
+    excluded, run = played(*outcomes)
     return excluded, preview_with_pods(run)
 
 

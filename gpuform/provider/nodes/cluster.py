@@ -50,13 +50,6 @@ class Cluster:
         changed: Manifest = answer.json()
         return changed
 
-    async def delete_node(self, name: str) -> None:
-        try:
-            await self.client.request("DELETE", f"/api/v1/nodes/{name}")
-        except ApiError as error:
-            if error.code != 404:
-                raise
-
     async def pods(self, node: str) -> list[Manifest]:
         """The pods bound to a node that have not ended, sorted by namespace and name."""
         query = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"

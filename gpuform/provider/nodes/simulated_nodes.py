@@ -13,14 +13,13 @@ from gpuform.provider.nodes import taints
 from gpuform.provider.nodes.cluster import Cluster, Manifest, managed_labels
 from gpuform.provider.nodes.inputs import check_inputs
 from gpuform.provider.properties import UNKNOWN, reveal
-from infra.model.base.labels import HOSTNAME, POOL
+from infra.model.base.labels import HOSTNAME, NODE_STATE, POOL
 
 _TEMPLATE = ("labels", "annotations", "taints")
 _INPUTS = ("kubeconfig", "context", *_TEMPLATE, "nodes")
 _MANAGER = "gpuform-simulated-nodes"
 _FORMER_MANAGER = "pulumi-kubernetes-"
 """Start of the managers of versions that had a resource of the Kubernetes provider for each node."""
-_CONTROLLERS_TAINT = "node.kubernetes.io/"
 
 
 class SimulatedNodes:
@@ -99,7 +98,8 @@ class SimulatedNodes:
         return news
 
     async def _delete(self, call: Call, inputs: Properties, names: Collection[str]) -> None:
-        failed = await _for_each(call, "deleted", sorted(names), self._clusters(inputs).delete_node)
+        client = self._clusters(inputs).client
+        failed = await _for_each(call, "deleted", sorted(names), lambda name: client.delete(_path(name)))
         for error in failed.values():
             raise error
 
@@ -124,12 +124,16 @@ async def _for_each(
 
 
 async def _apply_node(cluster: Cluster, name: str, inputs: Mapping[str, Any], live: Manifest | None) -> None:
-    path = f"/api/v1/nodes/{name}"
+    path = _path(name)
     await cluster.client.apply(path, _manifest(name, inputs), manager=_MANAGER, force=True)
     for entry in live["metadata"].get("managedFields") or () if live else ():
         if entry["operation"] == "Apply" and entry["manager"].startswith(_FORMER_MANAGER):
             # A label that we give up later would stay as that manager's.
             await cluster.client.apply(path, _bare(name), manager=entry["manager"])
+
+
+def _path(name: str) -> str:
+    return f"/api/v1/nodes/{name}"
 
 
 def _bare(name: str) -> Manifest:
@@ -159,7 +163,7 @@ def _differing(node: Manifest, inputs: Mapping[str, Any]) -> dict[str, Any]:
         live, declared = node["metadata"].get(part) or {}, wanted["metadata"][part]
         if values := {key: live.get(key, "") for key in declared if live.get(key) != declared[key]}:
             found.setdefault("metadata", {})[part] = values
-    ours = [taint for taint in taints.current(node) if not taint["key"].startswith(_CONTROLLERS_TAINT)]
+    ours = [taint for taint in taints.current(node) if not taint["key"].startswith(NODE_STATE)]
     tainted, declared = (
         {taints.key_of(taint): taints.value_of(taint) for taint in listed}
         for listed in (ours, taints.current(wanted))

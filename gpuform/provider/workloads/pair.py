@@ -115,11 +115,7 @@ class Pair:
     async def delete(self) -> None:
         """Delete Service and Deployments, if they exist. Their pods end later."""
         for path in (self._service_path, *(self._path(colour) for colour in labels.COLOURS)):
-            try:
-                await self._client.request("DELETE", path, params={"propagationPolicy": "Background"})
-            except ApiError as error:
-                if error.code != 404:
-                    raise
+            await self._client.delete(path, {"propagationPolicy": "Background"})
 
     async def _colour_state(self, colour: str) -> ColourState:
         # The Deployment first, then the pods: a pod created in between counts, one that ends may.

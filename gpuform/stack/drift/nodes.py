@@ -87,7 +87,7 @@ def _check_node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
     if env.is_simulated:  # other nodes get taints from the cloud, autoscalers and Kubernetes
         declared = {(taint["key"], taint["effect"]) for taint in taints}
         for key, effect in sorted(tainted.keys() - declared):
-            if not key.startswith("node.kubernetes.io/"):
+            if not key.startswith(labels.NODE_STATE):
                 value = tainted[key, effect] or "no value"
                 yield Finding(name, f"{TAINTS}[{key}:{effect}]", "added", "cluster", "none", value)
     gpus = node_gpus(pool, live_labels)

@@ -94,6 +94,11 @@ class ExistingPrometheus(Model):
         return self
 
     @property
+    def is_authenticated(self) -> bool:
+        """Whether its address asks for credentials."""
+        return self.credentials is not None or self.sigv4 is not None
+
+    @property
     def credentials(self) -> tuple[str, tuple[str, ...]] | None:
         """Name and keys of the Secret that its address asks for; None without one."""
         if self.secret:

@@ -82,7 +82,7 @@ async def test_what_was_changed_by_hand_is_found_and_restored(pool):
     await pool.create(**declared(pool, 0, 1, 2, labels={"a": "b"}))
     await pool.cluster.patch(first, {"metadata": {"labels": {POOL: None, "a": "c", "theirs": "x"}}})
     await pool.cluster.patch(second, {"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}})
-    await pool.cluster.delete_node(third)
+    await pool.cluster.client.delete(f"/api/v1/nodes/{third}")
     writes = pool.writes()
     found = await pool.read()
     assert writes == [], "a refresh changes nothing"
