@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpuform.engine import Message, Step
@@ -32,6 +33,7 @@ from infra.model.base import labels
 from infra.model.base.guard_names import GUARD, VERDICTS
 
 _PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
+_NAMESPACE = "kubernetes:core/v1:Namespace"
 _MIG_LAYOUT = "gpuform:nodes:MigLayout"
 _PROFILE = re.compile(r"(?:([0-9]+)x)?([0-9]+g\.[0-9]+gb[.a-z]*)")
 _RELABELLED = re.compile(r"(labels|taints|nodes.*\.metadata\.labels|nodes.*\.spec\.taints)\b")
@@ -49,6 +51,10 @@ def find_effects(
     clusters = {cloud.cluster for cloud in clouds}
     cluster_is_lost = any(step.type in clusters and step.op in ("replace", "delete") for step in all_steps)
     rules = {**_RULES, **{type_: rule for cloud in clouds for type_, rule in cloud.effects.items()}}
+    if not snapshot.live and any(
+        step.type == GUARD for step in all_steps
+    ):  # what others have there is not known
+        rules[_NAMESPACE] = loss_rule("namespace", "metadata", "name")
     effects = [
         effect
         for step in all_steps
@@ -179,6 +185,16 @@ def _release_effects(step: Step, snapshot: Snapshot) -> Effects:
         yield Effect(Weight.NOTICE, component, f"{verb}: {_NO_OFFER}")
 
 
+def _namespace_effects(step: Step, snapshot: Snapshot) -> Effects:
+    """No loss as such: the guard reports one if a namespace holds what the stack did not create."""
+    if step.op in ("delete", "replace"):
+        name = before(step, "metadata", "name") or step.name
+        pods = tuple(pod for pod in snapshot.pods if pod.namespace == name)
+        yield Effect(
+            Weight.RESTART, f"namespace {name}", f"{describe_end(step)}, with all pods in it", (), pods
+        )
+
+
 _POD_FIELDS = ("spec.template", "spec.predictor")
 _SCALING = tuple(f"spec.predictor.{key}" for key in ("deploymentStrategy", "maxReplicas", "minReplicas"))
 
@@ -210,12 +226,14 @@ def _restart_effects(
     owners = {f"{owner}/{name}{end}" for end in ends}
     pods = (pod for pod in snapshot.pods if pod.namespace == namespace)
     own_pods = tuple(pod for pod in pods if (pod.owner or f"Pod/{pod.name}") in owners)
+    if step.op == "replace":  # also a pod without an owner is made again
+        own_pods = tuple(replace(pod, owner=pod.owner or f"Pod/{pod.name}") for pod in own_pods)
     if how := describe_end(step) if step.op in ("delete", "replace") else rolled:
         yield Effect(Weight.RESTART, f"{kind} {namespace}/{name}", how, evicts=own_pods)
 
 
 _RULES: Mapping[str, Rule] = {
-    "kubernetes:core/v1:Namespace": loss_rule("namespace", "metadata", "name"),
+    _NAMESPACE: _namespace_effects,
     "kubernetes:core/v1:PersistentVolumeClaim": loss_rule("volume claim", "metadata", "name"),
     "kubernetes:core/v1:PersistentVolume": loss_rule("volume", "metadata", "name"),
     SIMULATED_NODES: _simulated_nodes_effects,

@@ -11,6 +11,7 @@ import yaml
 
 from gpuform.clouds import CLOUDS
 from gpuform.engine.events import Change, Message, Step
+from gpuform.reports.pull_request import format_pods
 from gpuform.stack.preview import effects as module
 from gpuform.stack.preview.effect import Effect, Weight
 from gpuform.stack.preview.effects import guard_notes
@@ -83,7 +84,7 @@ def test_losses_come_first_and_the_order_of_the_steps_does_not_matter() -> None:
 def test_losses_that_only_the_guard_has_seen_are_told() -> None:
     """Once, with what acknowledges them; what steps show already is not repeated."""
     urn = f"urn:pulumi:s::gpuform::{GUARD}::losses-inside"
-    found = effects([step(CASES["no namespace"]["step"])], SNAPSHOT)
+    found = (Effect(Weight.LOSS, "namespace science", "is deleted, with everything in it"),)
     lost = "pool t4 is deleted, with running pods: lab/train"
     stale = "acknowledge_loss: old acknowledges nothing (any more); remove it"
     messages = [
@@ -96,6 +97,26 @@ def test_losses_that_only_the_guard_has_seen_are_told() -> None:
     losses, others = guard_notes(messages, found)
     assert losses == (Effect(Weight.LOSS, "pool t4", "is deleted, with running pods: lab/train"),)
     assert others == (stale,)
+
+
+def test_a_namespace_of_a_cluster_that_cannot_be_read_is_a_loss_where_a_guard_would_judge_it() -> None:
+    """The embedded cluster has no guard."""
+    deleted = step(CASES["no namespace"]["step"])
+    guard = step({"op": "update", "type": GUARD, "name": "losses-inside"})
+    declared = replace(SNAPSHOT, live=False)
+    found = [
+        effects(steps, known)[0].weight
+        for steps in ([deleted], [deleted, guard])
+        for known in (SNAPSHOT, declared)
+    ]
+    assert found == [Weight.RESTART, Weight.RESTART, Weight.RESTART, Weight.LOSS]
+
+
+def test_a_replaced_pod_is_made_again() -> None:
+    (ended,) = effects([step({**CASES["a pod anew"]["step"], "op": "delete"})], SNAPSHOT)
+    (replaced,) = effects([step(CASES["a pod anew"]["step"])], SNAPSHOT)
+    assert format_pods(ended.evicts) == "science/Pod/alone (not recreated)"
+    assert format_pods(replaced.evicts) == "science/Pod/alone"
 
 
 def test_two_nodes_of_a_pool_are_said_once() -> None:
