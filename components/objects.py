@@ -32,7 +32,7 @@ class ManifestsArgs:
 
 
 class ManifestsComponent(pulumi.ComponentResource):
-    """Objects, each created after those before it: a program's pod starts after its rights."""
+    """Objects; a program's pod starts after all before it, and a binding is created after what it names."""
 
     TYPE: ClassVar[str]
     SUFFIXES: ClassVar[Mapping[str, str]] = {}
@@ -47,8 +47,11 @@ class ManifestsComponent(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _options(self, kind: str, before: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
-        limits = timeouts(START_MINUTES, START_MINUTES) if kind == "Deployment" else None
-        return pulumi.ResourceOptions(parent=self, depends_on=list(before), custom_timeouts=limits)
+        if kind == "Deployment":
+            limits = timeouts(START_MINUTES, START_MINUTES)
+            return pulumi.ResourceOptions(parent=self, depends_on=list(before), custom_timeouts=limits)
+        named = [item for item in before if not item.pulumi_resource_type.endswith("Binding")]
+        return pulumi.ResourceOptions(parent=self, depends_on=named if kind.endswith("Binding") else [])
 
     def _suffix(self, kind: str, metadata: Mapping[str, Any], **_: Any) -> str:
         return self.SUFFIXES.get(kind, "{kind}").format(**metadata, kind=kind)
@@ -125,9 +128,6 @@ class Namespaces(ManifestsComponent):
 
     TYPE = "gpuform:platform:Namespaces"
     SUFFIXES: ClassVar = {"Namespace": "{name}"}
-
-    def _options(self, kind: str, before: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,16 +131,16 @@ class Monitoring(pulumi.ComponentResource):
     """Prometheus and its stack, the exporter's counters, rules and dashboards.
 
     It creates no Secret: users create those that the values name. Until they exist, Prometheus or
-    Alertmanager waits, and the release does not.
+    Alertmanager waits, and the release does not. ``installed`` is what the exporter's program needs of it.
     """
 
     def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:Monitoring", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        for manifest in args.counters:
-            # Changed content is another ConfigMap: the old one is deleted once the exporter has the new one.
-            resource(f"{name}-counters", manifest, child)
+        # Changed content is another ConfigMap: the old one is deleted once the exporter has the new one.
+        self.installed = [resource(f"{name}-counters", manifest, child) for manifest in args.counters]
         release = args.release and helm_release(f"{name}-release", args.release, MONITORING_S, child)
+        self.installed += [release] if release else []
         after = pulumi.ResourceOptions(parent=self, depends_on=[release] if release else [])
         for manifest in args.objects:
             prefix = f"{name}-{manifest['metadata']['name'].removeprefix('gpuform-')}"

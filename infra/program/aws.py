@@ -54,9 +54,13 @@ def cluster(env: Environment) -> Target:
         guard=guards.contents_guard(env, eks_cluster.kubeconfig),
     )
     existing = network.private_subnets if isinstance(network, ExistingVpc) else {}
-    ready = (context.guard, *_nodes(context))
+    nodes = _nodes(context)
     return Target(
-        kubeconfig=eks_cluster.kubeconfig, provider=eks_cluster.provider, ready=ready, subnets=existing
+        kubeconfig=eks_cluster.kubeconfig,
+        provider=eks_cluster.provider,
+        ready=(context.guard, *nodes),
+        karpenter=_karpenter(context, nodes) if env.has_karpenter else (),
+        subnets=existing,
     )
 
 
@@ -102,9 +106,9 @@ class _Context:
 
 
 def _nodes(context: _Context) -> tuple[pulumi.Resource, ...]:
-    """Register add-ons, nodes and Karpenter in order; returns what the platform must wait for.
+    """Register add-ons and nodes in order; returns what the platform and Karpenter must wait for.
 
-    Nodes become Ready only with the network add-ons, CoreDNS only with nodes, Karpenter's pods with both.
+    Nodes become Ready only with the network add-ons, CoreDNS only with nodes, other pods with both.
     Nodes reach the internet through the network's routes, so nothing starts before the routes exist.
     """
     env, cluster = context.environment, context.eks
@@ -136,16 +140,20 @@ def _nodes(context: _Context) -> tuple[pulumi.Resource, ...]:
         created.append(groups("mng", pools, system))
     if efa_release := device_plugin.efa_release(env):
         created.append(EfaDevicePlugin("efa", ReleaseArgs(release=efa_release), context.after(*created)))
-    if env.has_karpenter:
-        karpenter = KarpenterArgs(
-            crds=eks.karpenter_crd_release(env),
-            controller=eks.karpenter_release(env),
-            node_role=node_role(env),
-            queue=eks.interruption_queue(env),
-            region=cluster_of(env).region,
-            partition=context.partition,
-            account=context.account,
-            cluster_name=cluster.cluster_name,
-        )
-        created.append(Karpenter("karpenter", karpenter, context.after(*created)))
     return tuple(created)
+
+
+def _karpenter(context: _Context, nodes: tuple[pulumi.Resource, ...]) -> tuple[pulumi.Resource, ...]:
+    """Installed while the platform is: only the elastic pools need both."""
+    env = context.environment
+    args = KarpenterArgs(
+        crds=eks.karpenter_crd_release(env),
+        controller=eks.karpenter_release(env),
+        node_role=node_role(env),
+        queue=eks.interruption_queue(env),
+        region=cluster_of(env).region,
+        partition=context.partition,
+        account=context.account,
+        cluster_name=context.eks.cluster_name,
+    )
+    return (Karpenter("karpenter", args, context.after(*nodes)),)

@@ -80,7 +80,7 @@ def platform(
         if "layouts" in only:
             MigLayouts(f"{prefix}mig", _mig_layouts(env, target.kubeconfig), after(pools))
         if "karpenter" in planned:
-            ElasticPools(f"{prefix}elastic", _elastic(env, target.subnets), after(pools))
+            ElasticPools(f"{prefix}elastic", _elastic(env, target.subnets), after(*target.karpenter, pools))
         return
     (namespaces,) = create(objects.Namespaces, "namespaces", "namespaces")
     config_maps = objects.GpuSharingArgs(
@@ -97,7 +97,7 @@ def platform(
         release = part.release if part and part.releases else None
         later = (*manifests("monitoring-rules"), *manifests("dashboards"))
         args = MonitoringArgs(release=release, counters=manifests("monitoring"), objects=later)
-        monitored.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
+        monitored += Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)).installed
     before_elastic = _operands(env, planned, target.kubeconfig, prefix, after(shared, pools, *monitored))
     operator = before_elastic[0] if before_elastic else pools
     layouts = MigLayouts(f"{prefix}mig", _mig_layouts(env, target.kubeconfig), after(operator))
@@ -105,11 +105,12 @@ def platform(
     network = install(releases.NetworkOperator, "network-operator", "network-operator", namespaces, operator)
     install(releases.DcgmExporter, "dcgm-exporter", "dcgm-exporter", operator, *monitored)
     # Created before the pools with nodes that wait for it, and deleted after them.
-    before_elastic += create(objects.ReadinessGate, "readiness-gate", "readiness-gate", operator)
+    before_elastic += create(objects.ReadinessGate, "readiness-gate", "readiness-gate", namespaces, pools)
     # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
     claims = install(releases.DraDriver, "dra", "dra-driver", operator, layouts)
     ready = [namespaces, layouts, *before_elastic, *claims, *network]
     if "karpenter" in planned:
+        before_elastic += target.karpenter
         ready.append(ElasticPools(f"{prefix}elastic", _elastic(env, target.subnets), after(*before_elastic)))
     ready += create(objects.Scheduler, "packer", "scheduler", namespaces)
     ready += create(objects.HealthLoop, "health", "health", namespaces, operator, *monitored)

@@ -17,13 +17,14 @@ from infra.model import clusters
 class Target:
     """A kubeconfig, its provider, and the resources that must exist before the first object (``ready``).
 
-    Deleting the resource ``gone_with`` also deletes the objects; None if they are always deleted one by one.
-    ``subnets`` are ids by zone, if the cluster is in an existing VPC.
+    Only elastic pools wait for ``karpenter``. Deleting ``deleted_with`` also deletes the objects; None if
+    they are always deleted one by one. ``subnets`` are ids by zone, if the cluster is in an existing VPC.
     """
 
     kubeconfig: pulumi.Output[str]
     provider: kubernetes.Provider
     ready: tuple[pulumi.Resource, ...] = ()
+    karpenter: tuple[pulumi.Resource, ...] = ()
     deleted_with: pulumi.Resource | None = None
     subnets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
 
