@@ -17,10 +17,10 @@ import json
 import logging
 import os
 import runpy
-import subprocess
 import sys
 import tomllib
 import traceback
+from asyncio.subprocess import PIPE
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -122,6 +122,14 @@ def use_local_charts(finder: str) -> None:
     import pulumi
     import pulumi.runtime
 
+    async def folder(chart: str, version: str) -> str:
+        name = chart.rsplit("/", 1)[-1].split("@")[0].split(":")[0]
+        process = await asyncio.create_subprocess_exec(finder, name, version, stdout=PIPE, stderr=PIPE)
+        path, reason = await process.communicate()
+        if process.returncode:
+            raise pulumi.RunError(f"chart {chart}: no stand-in for it: {reason.decode().strip()}")
+        return path.decode().strip()
+
     def transform(args: Any) -> Any:
         # The SDK's class has the second name.
         key = "repositoryOpts" if "repositoryOpts" in args.props else "repository_opts"
@@ -132,12 +140,8 @@ def use_local_charts(finder: str) -> None:
             chart = "gpu-operator"
         elif not repository and not chart.startswith("oci://"):
             return None
-        name = chart.rsplit("/", 1)[-1].split("@")[0].split(":")[0]
-        command = [finder, name, args.props.get("version") or ""]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode:
-            raise pulumi.RunError(f"chart {chart}: no stand-in for it: {result.stderr.strip()}")
-        local_chart = {"chart": result.stdout.strip(), key: None}
+        # The program goes on while the chart is made.
+        local_chart = {"chart": folder(chart, args.props.get("version") or ""), key: None}
         return pulumi.ResourceTransformationResult({**args.props, **local_chart}, args.opts)
 
     pulumi.runtime.register_stack_transformation(transform)
