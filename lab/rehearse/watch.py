@@ -52,8 +52,12 @@ class Snapshot:
 
     @property
     def state(self) -> object:
-        """Differs from the previous state if something has changed; why a workload waits is reworded."""
-        pods = tuple((pod.namespace, pod.name, pod.node, pod.phase) for pod in self.pods)
+        """Differs from the previous state if something has changed; why a workload waits is reworded.
+
+        The collection of a removed node's pods, up to a minute later, is no change.
+        """
+        names = {"", *(node.name for node in self.nodes)}
+        pods = tuple((pod.namespace, pod.name, pod.node, pod.phase) for pod in self.pods if pod.node in names)
         nodes = tuple(
             (node.name, node.ready, bool(node.waits_for), tuple(node.offers.items())) for node in self.nodes
         )

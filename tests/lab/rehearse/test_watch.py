@@ -74,6 +74,18 @@ def test_a_wait_ends_when_it_is_done_or_nothing_changes_any_more() -> None:
         assert watch.wait_until(lambda now: bool(now.nodes), quiet_s=5, timeout_s=5)
 
 
+def test_pods_that_a_removed_node_leaves_behind_are_no_change_when_they_go() -> None:
+    cluster = FakeCluster({NODES: [node("n"), node("left")], PODS: [pod("n"), pod("left")]})
+    watch = Watch(cluster, "lab")
+    changes = []
+    for lists in ({}, {NODES: [node("left")]}, {PODS: [pod("left")]}, {PODS: []}):
+        cluster.lists |= lists
+        before = watch.changed
+        watch.observe()
+        changes.append(watch.changed > before)
+    assert changes == [True, True, False, True]
+
+
 def test_a_cluster_that_does_not_answer_for_a_while_is_waited_for() -> None:
     cluster = FakeCluster()
     cluster.fails = True
