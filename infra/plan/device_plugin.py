@@ -99,8 +99,9 @@ def exporter_release(env: Environment) -> ChartRelease | None:
         return None
     if not any(pool.gpus for pool in env.pools):
         return None
-    # The chart names every object after the release, also the Service and so the Prometheus job.
-    target, values = (sharing.NAMESPACE, scraping.JOB), exporter_values(env, env.monitoring)
+    # The chart names every object after the release. The operator's objects have the name of the job, so that
+    # a changed mode can create one exporter before the other is deleted.
+    target, values = (sharing.NAMESPACE, EXPORTER), exporter_values(env, env.monitoring)
     repository, version = versions.DCGM_EXPORTER_REPOSITORY, versions.DCGM_EXPORTER_CHART
     return plan_release(env, EXPORTER, repository, version, target, values, simulated=f"{EXPORTER}-sim")
 
@@ -120,12 +121,19 @@ def exporter_values(env: Environment, monitoring: Monitoring) -> Values:
         "extraEnv": scraping.exporter_interval(monitoring),
         "nodeSelector": {labels.NVIDIA_GPU: "true"},
         "podLabels": {"app": scraping.JOB},  # as on the operator's exporter; Prometheus selects by it
-        "serviceMonitor": scraping.service_monitor(monitoring),
+        "serviceMonitor": _service_monitor(monitoring),
         "tolerations": gpu_operator.gpu_tolerations(env),
     }
     if runtime_class_name(env):
         values["runtimeClassName"] = runtime_class_name(env)
     return values
+
+
+def _service_monitor(monitoring: Monitoring) -> Values:
+    """With the job of the operator's exporter; without it, the job is the name of the Service."""
+    values = scraping.service_monitor(monitoring)
+    job = {"action": "replace", "replacement": scraping.JOB, "targetLabel": "job"}
+    return {**values, "relabelings": [*values["relabelings"], job]} if values["enabled"] else values
 
 
 def efa_release(env: Environment) -> ChartRelease | None:

@@ -23,7 +23,7 @@ JOB = "nvidia-dcgm-exporter"
 """Job of the exporter's series, and label ``app`` of its pods and of the operator's Service.
 
 The operator's ServiceMonitor takes the job from that label [gpu-operator, assets/state-dcgm-exporter], the
-exporter's chart from the name of its Service, which is the release's; a scrape configuration has this name.
+exporter's chart from a relabeling; a scrape configuration has this name.
 """
 EXPORTER = "dcgm-exporter"
 CONFIG_MAP = "gpuform-dcgm-metrics"

@@ -163,7 +163,13 @@ def test_without_an_operator_the_exporter_is_a_release_of_its_own() -> None:
     release = device_plugin.exporter_release(env)
     assert release
     assert (release.chart, release.version) == ("dcgm-exporter", "4.8.3")
-    assert (release.namespace, release.name) == ("gpu-operator", scraping.JOB)
+    assert release.namespace == "gpu-operator"
+    assert release.name != scraping.JOB, "Helm takes over no object of the operator, which has that name"
+    assert release.values["serviceMonitor"]["relabelings"][-1] == {
+        "action": "replace",
+        "replacement": scraping.JOB,
+        "targetLabel": "job",
+    }
     (volume,) = release.values["extraConfigMapVolumes"]
     config_map = scraping.config_map(env)
     assert config_map

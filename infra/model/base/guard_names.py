@@ -22,7 +22,7 @@ KUEUE_API = "kueue.x-k8s.io/v1beta2"
 KUEUE_RELEASE = "kueue"
 
 RELEASES = (
-    *("gpu-operator", "nvidia-device-plugin", "nvidia-dcgm-exporter", "dra-driver-nvidia-gpu"),
+    *("gpu-operator", "nvidia-device-plugin", "dcgm-exporter", "dra-driver-nvidia-gpu"),
     "monitoring",
     KUEUE_RELEASE,
     "keda",
