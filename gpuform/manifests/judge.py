@@ -26,8 +26,9 @@ from infra.plan.queues import FRAMEWORKS
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _MIB = 2**20
-_BY_KUEUE = {name.rpartition("/")[2] for name in FRAMEWORKS} | {"cronjob"}
-"""Kinds, in small letters, that get their queue by their own label; of a CronJob its Jobs do."""
+_GROUPS = {"deployment": "apps/deployment", "pod": "/pod", "statefulset": "apps/statefulset"}
+_BY_KUEUE = {_GROUPS.get(name, name) for name in FRAMEWORKS} | {"batch/cronjob"}
+"""Groups and kinds, in small letters, that get their queue by their own label; of a CronJob its Jobs do."""
 
 
 @dataclass
@@ -307,7 +308,8 @@ class _Pod:
         kind = self._pod.document.kind
         if kind == "CronJob":
             own = ("spec", "jobTemplate", "metadata", "labels")
-        at = own if kind.lower() in _BY_KUEUE else self._pod.labels_at
+        group = str(self._pod.document.value.get("apiVersion") or "").rpartition("/")[0]
+        at = own if f"{group}/{kind.lower()}" in _BY_KUEUE else self._pod.labels_at
         found = mapping_at(self._pod.document.value, own).get(labels.QUEUE) or self._pod.labels.get(
             labels.QUEUE
         )

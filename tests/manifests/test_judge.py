@@ -112,6 +112,15 @@ def test_in_each_kind_all_is_found_that_its_pods_lack_for_gpus() -> None:
     assert by_kind == expected
 
 
+def test_the_job_of_another_api_group_gets_its_queue_by_its_pods() -> None:
+    spec = yaml.safe_load(pod(requests="nvidia.com/gpu.shared: 1"))["spec"]
+    task = {"template": {"spec": spec}}
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": [task]}}
+    given = found(DEMANDING, yaml.safe_dump(job), "research")
+    paths = [one.path for one in given if "queue" in one.path]
+    assert paths == ["spec.tasks[0].template.metadata.labels[kueue.x-k8s.io/queue-name]"]
+
+
 def test_what_is_fixed_has_no_finding_and_is_not_changed_again() -> None:
     once = fixed(DEMANDING, KINDS)
     left = [one for one in found(DEMANDING, once) if "Pod Security" not in one.fact]
