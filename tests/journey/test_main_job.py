@@ -201,6 +201,24 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(edited: Checkout) -> No
     assert {after[name]["phase"] for name in users} == {"Running"}
 
 
+def test_a_preview_shows_a_replaced_pod_and_a_namespace_that_goes(edited: Checkout) -> None:
+    """The provider cannot try the first, and no guard protects the second on the embedded cluster."""
+
+    def edit(env: dict[str, Any]) -> None:
+        kept = [work for work in env["workloads"] if work.get("namespace") != "neighbours-mig"]
+        for work in kept:
+            work["image"] = "tensorflow/tensorflow:2.13.0" if work["name"] == "tf-gpu" else work["image"]
+        env["workloads"] = kept
+
+    edited.change(edit)
+    effects = json.loads(edited.gpuform("preview", "local", "--json").stdout)["effects"]
+    ended = {one["what"]: one for one in effects}
+    assert ended["namespace neighbours-mig"]["how"] == "is deleted, with all pods in it"
+    assert len(ended["namespace neighbours-mig"]["evicts"]) == 3
+    assert ended["Pod examples/tf-gpu"]["how"].startswith("is replaced (")
+    assert [pod["owner"] for pod in ended["Pod examples/tf-gpu"]["evicts"]] == ["Pod/tf-gpu"]
+
+
 @pytest.mark.nightly
 def test_an_update_that_was_killed_is_finished_by_the_same_command(edited: Checkout) -> None:
     edited.change(lambda env: env["pools"][0]["sharing"].update(replicas=6))
