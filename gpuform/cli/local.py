@@ -18,6 +18,7 @@ from gpuform.cli.output import Acknowledge, AsJson, Offline, Operator, say, show
 from gpuform.cli.up import Refresh, monitoring_lines
 from gpuform.cli.up import up as update
 from gpuform.engine import Engine, engine_env, export_lines, forget_stacks, require_forgettable
+from gpuform.engine.locks import Locked
 from gpuform.reports import tables
 from gpuform.stack import project
 from infra.config import load
@@ -100,11 +101,17 @@ def env(stack: LocalStack = MAIN_STACK, offline: Offline = False) -> None:
     environment = _load_valid(paths)
     offline = offline and not (environment and environment.is_simulated)
     tools = Toolchain(paths)
-    # This creates the stack, so that `pulumi preview` works before the first `pulumi up`.
-    Engine(paths, tools, say=warn, offline=offline).prepare(stack)
     plane = _control_plane(paths)
-    if plane.status().ready and environment and (offline or environment.is_simulated):
-        plane.start_for(environment, warn)
+    try:
+        # This creates the stack, so that `pulumi preview` works before the first `pulumi up`.
+        Engine(paths, tools, say=warn, offline=offline).prepare(stack)
+    except Locked as locked:
+        if not paths.kubeconfig.exists():
+            raise
+        warn(f"{locked.subject}: {locked.fact}; until it ends, only read")
+    else:
+        if plane.status().ready and environment and (offline or environment.is_simulated):
+            plane.start_for(environment, warn)
     typer.echo(export_lines(engine_env(paths, tools, stack, offline)))
 
 

@@ -25,6 +25,10 @@ OWN_LOCKS: set[str] = set()
 _LOCK_OWNER = re.compile(r"created by (\S*)@(\S+) \(pid (\d+)\) at (\S+)")
 
 
+class Locked(Failure):
+    """Another run holds the stack, or may hold it from another host."""
+
+
 @dataclass(frozen=True)
 class Owner:
     """The process that holds a lock, as recorded in the lock file."""
@@ -45,7 +49,7 @@ class Owner:
 def release_dead(folder: Path, stack: str) -> list[str]:
     """Remove the stack's locks if their owner has exited; returns one line per removed lock.
 
-    Raises Failure, naming process and command, if an owner still runs, and if it ran on another host, where
+    Raises Locked, naming process and command, if an owner still runs, and if it ran on another host, where
     this cannot be checked.
     """
     messages = []
@@ -53,10 +57,10 @@ def release_dead(folder: Path, stack: str) -> list[str]:
         if path.name in OWN_LOCKS:
             continue
         if owner is not None and owner.host != socket.gethostname():
-            raise Failure(f"stack {stack}", f"is locked by {owner.description}", _remedy(owner, stack))
+            raise Locked(f"stack {stack}", f"is locked by {owner.description}", _remedy(owner, stack))
         if owner is not None and (command := _running_command(owner)):
             fact = f"is being changed by {owner.description} ({Path(command.split()[0]).name})"
-            raise Failure(f"stack {stack}", fact, _remedy(owner, stack))
+            raise Locked(f"stack {stack}", fact, _remedy(owner, stack))
         path.unlink(missing_ok=True)
         path.with_name(path.name + ".attrs").unlink(missing_ok=True)
         holder = f"process {owner.pid}, which is gone" if owner else "a run that was killed while writing it"

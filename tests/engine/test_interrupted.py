@@ -7,12 +7,17 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from gpuform.checkout import scratch
 from gpuform.checkout.errors import Failure
+from gpuform.checkout.paths import Paths
+from gpuform.cli.main import app
 from gpuform.engine import Event, standins
 from gpuform.engine.checkpoint import repair
 from gpuform.engine.files import EngineFiles
@@ -33,6 +38,20 @@ def _dead() -> int:
     process = subprocess.Popen([sys.executable, "-c", "pass"])
     process.wait()
     return process.pid
+
+
+@contextmanager
+def living(folder: Path) -> Iterator[int]:
+    """The process of another gpuform."""
+    script = folder / "gpuform"
+    script.write_text("import time; time.sleep(60)")
+    process = subprocess.Popen([sys.executable, str(script)])
+    try:
+        until(lambda: str(script) in Path(f"/proc/{process.pid}/cmdline").read_text(), what="it has begun")
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.unit
@@ -68,18 +87,32 @@ def test_a_lock_of_this_process_stays_and_another_gpuform_is_an_owner(tmp_path: 
     with locks.hold_lock("local", locks.FolderStore(folder)):
         assert release_dead(folder, "local") == []
         assert len(list(folder.glob("*.json"))) == 1
-    script = tmp_path / "gpuform"
-    script.write_text("import time; time.sleep(60)")
-    living = subprocess.Popen([sys.executable, str(script)])
-    try:
-        until(lambda: str(script) in Path(f"/proc/{living.pid}/cmdline").read_text(), what="it has begun")
-        lock(folder, living.pid, HERE)
-        with pytest.raises(Failure, match=rf"is being changed by process {living.pid} of ada"):
+    with living(tmp_path) as pid:
+        lock(folder, pid, HERE)
+        with pytest.raises(Failure, match=rf"is being changed by process {pid} of ada"):
             release_dead(folder, "local")
-    finally:
-        living.kill()
-        living.wait()
     assert len(release_dead(folder, "local")) == 1
+
+
+@pytest.mark.tools
+def test_kubectl_can_look_at_a_cluster_that_is_being_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\n")
+    (tmp_path / "Pulumi.local.yaml").write_text("config: {}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GPUFORM_STATE", raising=False)
+    paths = Paths.here()
+    with living(tmp_path) as pid:
+        lock(EngineFiles(paths).locks("gpuform", "local"), pid, HERE)
+        absent = CliRunner().invoke(app, ["local", "env"])
+        paths.kubeconfig.touch()
+        found = CliRunner().invoke(app, ["local", "env"])
+    held = f"stack local: is being changed by process {pid} of ada on host {HERE} since 2026-01-02 03:04:05"
+    assert (absent.exit_code, absent.stdout) == (1, "")
+    assert absent.stderr.startswith(f"failed: {held} UTC (python); wait for it to end")
+    assert found.stderr == f"{held} UTC (python); until it ends, only read\n"
+    assert f"export KUBECONFIG={paths.kubeconfig}\n" in found.stdout
 
 
 @pytest.mark.unit
