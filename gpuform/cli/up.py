@@ -250,6 +250,8 @@ def _show_embedded(env: Environment, paths: Paths, current: ClusterStatus, list_
         say(
             f"{count_of(len(_pods(current)), 'pod')}, none pending; `gpuform status {paths.stack}` lists them"
         )
+    if waiting := sum(len(queue.waiting) for queue in current.queues):
+        say(f"waiting in queues: {count_of(waiting, 'workload')}; `gpuform status {paths.stack}` says why")
     say(f"report: {short_path(_write_report(env, paths))}")
     plane = ControlPlane(paths, Toolchain(paths))
     for line in monitoring_lines(plane.status()):

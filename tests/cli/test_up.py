@@ -18,6 +18,7 @@ from gpuform.engine import EngineFailure, Message
 from gpuform.engine import Result as Outcome
 from gpuform.stack import preflight
 from gpuform.stack.preflight.check import Finding
+from gpuform.usage.queues import QueueStatus, Waiting
 from gpuform.usage.status import summarise_status
 from infra.config import load
 from infra.model.base.guard_names import GUARD
@@ -382,7 +383,7 @@ def settles(runs: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Se
         monkeypatch.setattr(up_command, name, value)
     monkeypatch.setattr(up_command, "_write_report", lambda *_: tmp_path / "index.html")
 
-    def run(notes: dict[str, str], *words: str) -> Result:
+    def run(notes: dict[str, str], *words: str, queues: tuple[QueueStatus, ...] = ()) -> Result:
         nodes = [
             node(f"{pool}-{at}", pool, **own)
             for pool, every in OFFERS.items()
@@ -390,7 +391,7 @@ def settles(runs: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Se
         ]
         for one in nodes:
             one["metadata"]["annotations"] = notes if one["metadata"]["name"] == "v100-0" else {}
-        found = summarise_status(load(ROOT / "Pulumi.local.yaml"), nodes, [])
+        found = summarise_status(load(ROOT / "Pulumi.local.yaml"), nodes, [], queues=queues)
         monkeypatch.setattr(up_command, "read_status", lambda *_: found)
         return call(*words)
 
@@ -408,6 +409,17 @@ def test_a_gpu_that_was_broken_is_said_and_nobody_waits_for_it(
         "`gpuform simulate health v100-0 --gpu 1 --ok` clears it\n"
     )
     assert (len(runs.made), runs.refreshed) == (1, [])
+
+
+def test_what_waits_in_queues_is_said_although_no_pod_is_pending(settles: Settles) -> None:
+    """A suspended job has no pods."""
+    job = Waiting("lab", "Job", "late", "no quota")
+    teams = (QueueStatus("arts", 0, (), (job,)), QueueStatus("lab", 1, (), (job, job)))
+    assert settles({}, "up", "local", queues=teams).stdout.splitlines()[-6:-4] == [
+        "0 pods, none pending; `gpuform status local` lists them",
+        "waiting in queues: 3 workloads; `gpuform status local` says why",
+    ]
+    assert "waiting in queues" not in settles({}, "up", "local").stdout
 
 
 def test_what_is_missing_without_a_reason_is_a_failure(runs: Engine, settles: Settles) -> None:
