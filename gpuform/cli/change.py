@@ -183,14 +183,15 @@ def drift(
         raise Failure(f"cluster of {stack}", fact, remedy)
     with working(f"looking for drift in {stack}"):
         found = find_drift(env, cloud.drift, cloud.access, paths, tools, stack, say=warn)
-    if repair and found.findings:
+    repaired = found if repair and found.findings else None
+    if repaired:
         if not as_json:
-            show(False, None, texts.drift_parts(found))
+            show(False, None, [texts.drift_table(found), ""])
         remove_added_keys(env, cloud.access, paths, tools, stack, found)
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
             up(stack, refresh=True, yes=True)
         with working(f"looking for drift in {stack}"):
             found = find_drift(env, cloud.drift, cloud.access, paths, tools, stack, say=warn)
-    show(as_json, found.to_json(), texts.drift_parts(found))
+    show(as_json, found.to_json(), texts.drift_parts(found, repaired))
     if found.findings:
         raise typer.Exit(3)

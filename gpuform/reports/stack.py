@@ -71,11 +71,25 @@ def preview_parts(outcome: Outcome) -> Iterator[Table | Text | str]:
         yield f"undo the change, or accept what is lost: {accepted}"
 
 
-def drift_parts(result: Drift) -> Iterator[Table | Text | str]:
-    """One row per finding, then their number; a single line without drift."""
+def drift_parts(result: Drift, repaired: Drift | None = None) -> Iterator[Table | Text | str]:
+    """One row per finding, then their number; a single line without drift.
+
+    ``repaired`` is what was found before a repair.
+    """
+    gone = set(repaired.findings if repaired else ()) - set(result.findings)
+    done = f"repaired {_extent(Drift(result.stack, tuple(gone)))}; " if gone else ""
     if not result.findings:
-        yield Text(f"{result.stack}: no drift", style="bold")
+        yield Text(f"{result.stack}: {done}no drift", style="bold")
         return
+    yield from (drift_table(result), "")
+    then = f"`gpuform drift {result.stack} --repair` restores what is declared"
+    if repaired:
+        asks = f"`gpuform status {result.stack}`, and `kubectl get -o yaml --show-managed-fields`"
+        then = f"it is broken or changed again: see {asks} for who changes it"
+    yield Text(f"{result.stack}: {done}drift, {_extent(result)}; {then}", style="bold red")
+
+
+def drift_table(result: Drift) -> Table:
     styles = {"missing": "red"}
     rows = (
         (
@@ -87,10 +101,13 @@ def drift_parts(result: Drift) -> Iterator[Table | Text | str]:
         )
         for item in result.findings
     )
-    yield from (build_table("Drift", ("resource", "field", "drift", "declared", "actual"), rows), "")
-    resources = count_of(len({finding.resource for finding in result.findings}), "resource")
-    restores = f"`gpuform drift {result.stack} --repair` restores what is declared"
-    yield Text(f"{result.stack}: drift, {len(result.findings)} in {resources}; {restores}", style="bold red")
+    return build_table("Drift", ("resource", "field", "drift", "declared", "actual"), rows)
+
+
+def _extent(found: Drift) -> str:
+    """As in ``3 in 2 resources``."""
+    resources = count_of(len({finding.resource for finding in found.findings}), "resource")
+    return f"{len(found.findings)} in {resources}"
 
 
 def recover_parts(plan: Plan) -> Iterator[Table | Text | str]:

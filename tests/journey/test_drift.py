@@ -173,7 +173,9 @@ def test_what_was_changed_by_hand_is_restored(small: Checkout) -> None:
     assert told["Deployment team/web", "spec.template.spec.containers[web].image"] == ("web:1", "web:2")
     assert told["Node t4-shared-0", "spec.taints[mine:NoSchedule]"] == ("none", "1")
     done = small.gpuform("drift", "local", "--repair").stdout
-    assert done.splitlines()[-1].strip() == "local: no drift"
+    repaired = len(found), len({one["resource"] for one in found})
+    assert done.splitlines()[-1].strip() == "local: repaired {} in {} resources; no drift".format(*repaired)
+    assert "drift local --repair" not in done
     assert "takes back .spec.replicas from kubectl" in done
     assert json.loads(small.gpuform("drift", "local", "--json").stdout)["findings"] == []
 

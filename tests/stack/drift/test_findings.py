@@ -275,10 +275,10 @@ def test_finding_of_engine_and_cluster_is_listed_once() -> None:
     assert drift.to_json() == {"stack": "s", "drift": True, "findings": findings}
 
 
-def rendered(drift: Drift) -> str:
+def rendered(drift: Drift, repaired: Drift | None = None) -> str:
     written = io.StringIO()
     console = Console(width=200, file=written)
-    for part in report.drift_parts(drift):
+    for part in report.drift_parts(drift, repaired):
         console.print(part)
     return written.getvalue()
 
@@ -290,3 +290,16 @@ def test_the_table_names_keys_in_brackets_and_counts() -> None:
     restores = "`gpuform drift s --repair` restores what is declared"
     assert text.splitlines()[-1] == f"s: drift, 1 in 1 resource; {restores}"
     assert rendered(Drift("s", ())) == "s: no drift\n"
+
+
+def test_after_a_repair_it_is_said_what_was_repaired_and_what_remains() -> None:
+    one, two = (Finding(f"Node {name}", "spec.x", "changed", "cluster", "1", "2") for name in "ab")
+    before = Drift("s", (one, two))
+    assert rendered(Drift("s", ()), before) == "s: repaired 2 in 2 resources; no drift\n"
+    last = rendered(Drift("s", (two,)), before).splitlines()[-1]
+    assert last.startswith(
+        "s: repaired 1 in 1 resource; drift, 1 in 1 resource; it is broken or changed again: "
+    )
+    assert "`gpuform status s`" in last
+    assert rendered(before, before).splitlines()[-1].startswith("s: drift, 2 in 2 resources; it is broken")
+    assert "--repair" not in last
