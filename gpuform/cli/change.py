@@ -173,12 +173,15 @@ def drift(
     """
     from gpuform.clouds import cloud_of
     from gpuform.reports import stack as texts
-    from gpuform.stack.drift.run import find_drift, remove_added_keys
+    from gpuform.stack.drift.run import find_drift, no_resources, remove_added_keys
 
     paths = Paths.here(stack)
     env = load_environment(stack, paths)
     cloud, tools = cloud_of(env), Toolchain(paths)
-    if env.is_simulated and not ControlPlane(paths, tools).status().ready:
+    plane = ControlPlane(paths, tools)
+    if env.is_simulated and not plane.has_data:
+        raise no_resources(stack)
+    if env.is_simulated and not plane.status().ready:
         fact, remedy = "its control plane does not run", f"start it with `{start_command(stack)}`"
         raise Failure(f"cluster of {stack}", fact, remedy)
     with working(f"looking for drift in {stack}"):

@@ -66,12 +66,16 @@ def stop(
         raise InputError("STACK", f"{stack!r} has no control plane here", listing(stacks, stack))
     if delete and stack is None:
         require_forgettable(paths)
-    for name in stacks if stack is None else (stack,):
-        _control_plane(Paths.here(name)).stop(delete=delete)
+    planes = [_control_plane(Paths.here(name)) for name in (stacks if stack is None else (stack,))]
+    for plane in planes:
+        plane.stop(delete=delete)
     if delete and stack is None:
         forget_stacks(paths)
+    if delete or not any(plane.has_data for plane in planes):
+        say("stopped, data deleted" if delete else "stopped; there is no data")
+        return
     again = "`gpuform local up`" if stack in (None, MAIN_STACK) else f"`gpuform local start {stack}`"
-    say("stopped, data deleted" if delete else f"stopped; the data stays, and {again} continues from it")
+    say(f"stopped; the data stays, and {again} continues from it")
 
 
 @local.command()

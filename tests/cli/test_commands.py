@@ -327,3 +327,12 @@ def test_a_control_plane_that_does_not_answer_is_a_failure(run: CliRunner, tmp_p
         result = run.invoke(app, command.split())
         assert result.exit_code == 1
         assert re.search(message, result.stderr)
+
+
+def test_of_a_destroyed_stack_no_data_stays_and_nothing_can_be_started(run: CliRunner) -> None:
+    assert run.invoke(app, ["local", "stop"]).stdout == "stopped; there is no data\n"
+    failed = run.invoke(app, ["drift", "local"])
+    assert failed.exit_code == 1
+    assert (
+        failed.stderr == "failed: stack local: has no resources to compare; create them: `gpuform up local`\n"
+    )

@@ -40,9 +40,7 @@ def find_drift(
     rules.require_managed(stack)
     engine = Engine(paths, tools, say=say)
     if not engine.export(stack).get("deployment", {}).get("resources"):
-        raise Failure(
-            f"stack {stack}", "has not been created", "run `up` first: there is nothing to compare with"
-        )
+        raise no_resources(stack)
     say(f"reading the cluster of {stack}")
     with stack_kubeconfig(env, reach, paths, engine, stack) as (kubeconfig, context):
         of_cluster = list(_cluster_findings(env, rules, stack, kubeconfig, context))
@@ -51,6 +49,10 @@ def find_drift(
     pairs = ((step, finding) for step in result.steps for finding in step_findings(step))
     findings = [finding for step, finding in pairs if not rules.is_expected(env, step, finding.path)]
     return Drift.merge(stack, findings, of_cluster)
+
+
+def no_resources(stack: str) -> Failure:
+    return Failure(f"stack {stack}", "has no resources to compare", f"create them: `gpuform up {stack}`")
 
 
 def remove_added_keys(
