@@ -81,9 +81,8 @@ def plan(
     from gpuform.reports import plan as report
     from infra.planner import demands
     from infra.planner import explain as reasons
-    from infra.planner import plan as planner
     from infra.planner.candidates import candidates_of
-    from infra.planner.proposal import propose
+    from infra.planner.proposal import plan_accepted
     from infra.planner.steps import sequence
 
     if not stack and file is None and source is None:
@@ -114,8 +113,7 @@ def plan(
         known = {demand.name for demand in given.demands} if given else set()
         needs, unmeasured = _measured(env, paths, stack, needs, known, measured)
         left += unmeasured
-    found = planner.make_plan(env, needs, candidates, limit)
-    proposal = propose(found, env)
+    found, proposal = plan_accepted(env, needs, candidates, limit)
     before = demands.needs_of(env, (), folder, others)
     steps = sequence(env, before, proposal, nodes) if env and proposal.environment else []
     why = list(reasons.alternatives(found)) if explain else []

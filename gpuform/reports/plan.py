@@ -53,9 +53,13 @@ def notes(answer: Answer) -> Iterator[str]:
     yield from _labelled(answer.steps)
     for pool in answer.proposal.unused:
         yield f"pool {pool} is left out: no workload of the stack uses it"
+    for pool in answer.proposal.emptied:
+        yield f"pool {pool} stays without nodes: a quota names it"
     yield from answer.left
     if answer.proposal.refusal:
         yield f"gpuform would refuse these pools: {answer.proposal.refusal}"
+    if answer.proposal.avoided:
+        yield f"gpuform would refuse a cheaper plan: {answer.proposal.avoided}"
 
 
 def rehearsed(proposal: Proposal, outcome: Outcome) -> Iterator[Part]:
@@ -167,12 +171,12 @@ def _summary(plan: Plan, proposal: Proposal) -> Iterator[str]:
     if plan.now is not None:
         yield f"the pools as declared: {_amount(plan.now, plan.unit)}"
     changed = [
-        group
+        group.nodes if group.candidate.now is None else min(group.nodes, group.candidate.now)
         for name, group in proposal.groups
         if (pool := group.candidate.pool) and pool.name == name and not is_same(pool, group.sharing)
     ]
-    if changed:
-        nodes = count_of(sum(group.nodes for group in changed), "node")
+    if number := sum(changed):
+        nodes = count_of(number, "node")
         yield f"{nodes} would be shared in another way; `gpuform preview` shows which pods that evicts"
 
 

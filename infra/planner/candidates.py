@@ -48,6 +48,7 @@ class Candidate:
     ``room``: millicores (cpu), MiB (memory, hugepages), and numbers of pods and adapters (efa) that a node
     has for workloads; a key is missing if its amount is not known.
     ``found``: names of a running cluster's nodes, in the order in which the pool keeps them.
+    ``fixed``: its pool stays, shared as it is.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Candidate:
     price: float | None = None
     capacity: Capacity = "on_demand"
     found: tuple[str, ...] = ()
+    fixed: bool = False
 
     @property
     def limit(self) -> int | None:
@@ -68,7 +70,8 @@ class Candidate:
     @property
     def now(self) -> int | None:
         """Nodes that the pool has, by declaration or found."""
-        return self.pool.declared_nodes or self.limit if self.pool else None
+        declared = self.pool.declared_nodes if self.pool else None
+        return self.limit if declared is None else declared
 
 
 def lacks(need: Need, one: Candidate) -> dict[str, str]:

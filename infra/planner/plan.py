@@ -226,6 +226,8 @@ class _Model:
 
     def _use(self, one: Candidate, room: Kind, sharing: Sharing, slots: Mapping[Kind, int]) -> None:
         kept = one.pool is not None and is_same(one.pool, sharing)
+        if one.fixed and not kept:
+            return
         use = Use(
             f"{one.name}: {sharing}: {sorted(slots.items(), key=str)}",
             slots,

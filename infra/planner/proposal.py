@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -17,7 +17,9 @@ from infra.model.pool import allocatable
 from infra.model.pool.elastic import NODES
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Sharing
-from infra.planner.plan import Group, Plan, is_same
+from infra.planner.candidates import Candidate
+from infra.planner.need import Need
+from infra.planner.plan import Group, Plan, is_same, make_plan
 
 PART_LABEL = "gpu-pool"
 """Distinguishes nodes of an existing cluster's pool that is split; its nodes must carry it.
@@ -47,12 +49,45 @@ class Proposal:
     placed: tuple[Placed, ...]
     unused: tuple[str, ...] = ()
     """Pools with GPUs that no demand uses, and that are left out, because a cloud is paid for their nodes."""
+    emptied: tuple[str, ...] = ()
+    """Pools that would be left out as well, but a quota names them: they stay without nodes."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """The stack with these pools, its workloads moved to them; empty if it is refused, or without a stack."""
     refusal: str = ""
     """Why gpuform would refuse the environment with these pools; empty if it does not, or without a stack."""
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of a running cluster's nodes by pool."""
+    avoided: str = ""
+    """Why gpuform would refuse a cheaper plan, in which pools with a quota change."""
+
+
+def plan_accepted(
+    env: Environment | None, needs: Sequence[Need], candidates: Sequence[Candidate], limit_s: float
+) -> tuple[Plan, Proposal]:
+    """The cheapest plan; if quotas refuse it, one in which their pools stay as they are shared, or all do.
+
+    The refused one if that helps not. Raises InputError for a demand that no candidate can serve.
+    """
+    plan = make_plan(env, needs, candidates, limit_s)
+    proposal = propose(plan, env)
+    if env is None or not proposal.refusal or not (named := quota_pools(env)):
+        return plan, proposal
+    for names in (named, {pool.name for pool in env.pools}):
+        fixed = [replace(one, fixed=one.pool is not None and one.pool.name in names) for one in candidates]
+        try:
+            other = make_plan(env, needs, fixed, limit_s)
+        except InputError:  # a demand needs another sharing
+            continue
+        if not (found := propose(other, env)).refusal:
+            return other, replace(found, avoided=proposal.refusal)
+    return plan, proposal
+
+
+def quota_pools(env: Environment) -> set[str]:
+    """Names of the pools in quotas of namespaces and teams."""
+    teams = env.queues.teams if env.queues else ()
+    quotas = (*(space.quota or {} for space in env.namespaces), *(team.quota for team in teams))
+    return {name for quota in quotas for name in quota}
 
 
 def propose(plan: Plan, env: Environment | None) -> Proposal:
@@ -84,7 +119,7 @@ def _propose(plan: Plan, env: Environment | None, beside: bool) -> Proposal:
         ends = [len(hosts) - sum(group.nodes for group in groups[at:]) for at in range(1, len(groups) + 1)]
         for index, group in enumerate(groups):
             mine = hosts[ends[index - 1] if index else 0 : ends[index]]  # the first has those beyond the need
-            changed = first and group.candidate.now is not None and not is_same(first, group.sharing)
+            changed = first and group.candidate.now and not is_same(first, group.sharing)
             number = index + 1 if beside and changed and not index else index
             named.append((_name(source, number, taken), group))
             split = len(groups) > 1 or number > 0
@@ -92,10 +127,14 @@ def _propose(plan: Plan, env: Environment | None, beside: bool) -> Proposal:
             if group.candidate.found:
                 labelled[named[-1][0]] = tuple(mine)
     placed = tuple(_placed(plan, named))
-    unused = tuple(pool.name for pool in free if pool not in kept)
-    declared = tuple([*map(_dump, kept), *pools])
+    named_now = {name for name, _ in named} | {pool.name for pool in kept}
+    required = [pool for pool in env.pools if pool.name in quota_pools(env) - named_now] if env else []
+    emptied = [pool for pool in required if pool.nodes is not None]
+    unused = tuple(pool.name for pool in free if pool not in kept and pool not in emptied)
+    declared = (*map(_dump, kept), *({**_dump(pool), "nodes": 0} for pool in emptied), *pools)
     whole, refusal = _environment(env, declared, placed) if env else ({}, "")
-    return Proposal(declared, tuple(named), placed, unused, whole, refusal, labelled)
+    empty = tuple(pool.name for pool in emptied)
+    return Proposal(declared, tuple(named), placed, unused, empty, whole, refusal, labelled)
 
 
 def _name(source: str, index: int, taken: set[str]) -> str:

@@ -116,6 +116,20 @@ def test_of_a_running_cluster_free_nodes_are_cut_first_by_a_label(tmp_path: Path
     assert [pool.selector and pool.selector["gpu-pool"] for pool in env.pools] == [*labelled.values()]
 
 
+def test_a_pool_without_nodes_is_shared_in_no_other_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = {"name": "a100", "machine": "g4.p1.40g", "nodes": 0}
+    (tmp_path / "Pulumi.yaml").write_text(Path("Pulumi.yaml").read_text())
+    stack = {"config": {KEY: declared("embedded", pool, workloads=[])}}
+    (tmp_path / "Pulumi.e.yaml").write_text(yaml.safe_dump(stack))
+    (tmp_path / "d.yaml").write_text("demands: [{name: serve, replicas: 12, gpu_memory: 4Gi, compute: 0.1}]")
+    monkeypatch.chdir(tmp_path)
+    result = plan("e", "--demands", "d.yaml")
+    assert re.search(r"^a100 +2 \(now 0\) ", result.stdout, re.MULTILINE)
+    assert "would be shared in another way" not in result.stdout
+
+
 def test_updates_before_the_last_are_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = {"name": "a100", "gpu": {"models": ["A100-40GB"], "count": 4}, "nodes": 4}
     train, serve = {"name": "train", "count": 4}, {"name": "serve", "replicas": 12}

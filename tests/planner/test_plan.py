@@ -17,7 +17,7 @@ from infra.planner import demands, explain
 from infra.planner.candidates import Offer, candidates_of
 from infra.planner.need import Need
 from infra.planner.plan import Plan, make_plan
-from infra.planner.proposal import Proposal, propose
+from infra.planner.proposal import Proposal, plan_accepted, propose
 from tests.build.aws_environments import aws
 from tests.build.environments import on
 
@@ -238,6 +238,28 @@ def test_a_refusal_for_several_reasons_is_one_line(monkeypatch: pytest.MonkeyPat
     env = on("embedded", {"machine": "g6.xlarge"}, workloads=[{"pool": "p0"}])
     found = make_plan(env, demands.needs_of(env, [], ROOT), candidates_of(env, (), price_list(env)))
     assert propose(found, env).refusal == "a: is wrong; omit it; b: is too; omit it"
+
+
+WHOLE, SLICED = {"machine": "g4.p4.40g", "nodes": 1}, {"kind": "mig", "layout": {"1g.5gb": 7}}
+QUOTAS: dict[str, tuple[dict[str, Any], list[tuple[str, int]], bool]] = {
+    "of a pool that changes": ({"p2": {"1g.5gb": 2}}, [("p2", 0), ("p2-2", 1)], False),
+    "of a pool without workloads": ({"p1": 2, "p0": 2}, [("p1", 0), ("p0", 1)], True),
+}
+
+
+@pytest.mark.parametrize(("quota", "nodes", "avoids"), QUOTAS.values(), ids=QUOTAS)
+def test_a_plan_has_the_pools_of_quotas_and_nothing_that_these_refuse(
+    quota: dict[str, Any], nodes: list[tuple[str, int]], avoids: bool
+) -> None:
+    pools = ({**WHOLE, "name": "p0"}, {**WHOLE, "name": "p1"}, {"machine": "g4.p1.40g", "sharing": SLICED})
+    work = {"kind": "pod", "gpu_product": "NVIDIA-A100-PCIE-40GB"}
+    env = on("embedded", *pools, workloads=[work], namespaces=[{"name": "team", "quota": quota}])
+    needs, candidates = demands.needs_of(env, (), ROOT), candidates_of(env, (), price_list(env))
+    _, proposal = plan_accepted(env, needs, candidates, 10.0)
+    assert proposal.refusal == ""
+    assert [(pool["name"], pool["nodes"]) for pool in proposal.pools] == nodes
+    assert proposal.emptied == (nodes[0][0],)
+    assert ("a quota cannot distinguish them" in proposal.avoided) == avoids
 
 
 def test_bottlerocket_gets_one_profile() -> None:
