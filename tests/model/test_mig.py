@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from infra.model.gpu.mig import Geometry, Profile
 from infra.model.gpu.models import GPUS
-from infra.model.pool.layouts import standard_layout
+from infra.model.pool.layouts import listing_profiles, standard_layout
 from infra.model.pool.mig_config import config_name
 from infra.plan import gpu_operator, sharing
 from tests.build.environments import on
@@ -235,3 +235,19 @@ def test_no_layout_is_asked_of_nodes_that_may_have_no_mig() -> None:
     assert config_name(env.pools[0]) is None
     assert sharing.mig_parted_config_map(env) is not None
     assert gpu_operator.values(env)["migManager"]["config"]["default"] == "all-disabled"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "wrong", "meant"),
+    [("A100-PCIE-40GB", "3g.40gb", "3g.20gb"), ("A100-PCIE-40GB", "7g.80gb", "7g.40gb"),
+     ("A100-PCIE-40GB", "1g.20gb", "1g.10gb"), ("A100-PCIE-40GB", "all-4g.40gb", "all-4g.20gb"),
+     ("A100-SXM4-80GB", "1g.5gb", "1g.10gb"), ("A100-PCIE-40GB", "5g.20gb", None),
+     ("A100-PCIE-40GB", "half", None)],
+)  # fmt: skip
+def test_a_profile_of_another_card_means_the_first_with_as_many_slices(
+    gpu: str, wrong: str, meant: str | None
+) -> None:
+    prefix = "all-" if wrong.startswith("all-") else ""
+    known = [f"{prefix}{profile.name}" for profile in GEOMETRIES[gpu].profiles]
+    hint = listing_profiles(known, wrong).partition("known: ")[0]
+    assert hint == (f"did you mean {meant}? " if meant else "")

@@ -44,8 +44,9 @@ def listing(known: Iterable[str], wrong: str = "", family: str = "") -> str:
 
     names = list(known)
     similar = [name for name in names if start(name) == start(wrong)]
-    close = difflib.get_close_matches(wrong, similar, n=1, cutoff=0.6)
-    hint = f"did you mean {close[0]}? " if close else ""
+    likeness = {name: difflib.SequenceMatcher(None, name, wrong).ratio() for name in similar}
+    close = max(similar, key=likeness.__getitem__, default="")  # of equal ones the first
+    hint = f"did you mean {close}? " if likeness.get(close, 0) >= 0.6 else ""
     return f"{hint}known: {', '.join(names)}"
 
 

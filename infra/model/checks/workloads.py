@@ -12,6 +12,7 @@ from infra.model.base.quantities import cpu_millis, memory_bytes
 from infra.model.environment import Environment
 from infra.model.placement import fit
 from infra.model.pool import allocatable
+from infra.model.pool.layouts import listing_profiles
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mps
 from infra.model.workload import claims, matching
@@ -126,7 +127,7 @@ def _check_request(candidates: Sequence[Pool], workload: Workload, path: str) ->
     name = requested_resource(candidates, workload)
     if name is None and workload.slice:
         fact = f"{names} offers no slice {workload.slice!r}"
-        remedy = listing(profiles, workload.slice) if profiles else "leave it out"
+        remedy = listing_profiles(profiles, workload.slice) if profiles else "leave it out"
         raise InputError(f"{path}.slice", fact, remedy)
     if name is None:
         raise InputError(f"{path}.slice", f"{names} offers several kinds of slice", listing(profiles))

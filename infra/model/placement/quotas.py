@@ -14,6 +14,7 @@ from infra.model.placement.fit import CLAIM_SUFFIX
 from infra.model.platform.scheduling import Namespace
 from infra.model.pool import allocatable
 from infra.model.pool.elastic import CPU, MEMORY_GIB
+from infra.model.pool.layouts import listing_profiles
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig
 
@@ -63,7 +64,8 @@ def quota_amounts(
     parts = _keys_by_profile(pool)
     for part, number in amount.items():
         if part not in parts:
-            remedy = listing(parts, part) if parts else f"give one number, {field}: {{{name}: {number}}}"
+            one = f"give one number, {field}: {{{name}: {number}}}"
+            remedy = listing_profiles(parts, part) if parts else one
             is_known = not parts and part in (pool.layout or {})
             fact = f"every slice as {counted_resource(keys[0])}" if is_known else f"no slice {part!r}"
             raise InputError(f"{path}.{part}", f"pool {name} offers {fact}", remedy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from infra.model.base.errors import InputError
@@ -66,7 +66,7 @@ def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
         if not layout.startswith("all-") or profile not in known:
             shorthands = [f"all-{name}" for name in known]
             fact = f"unknown layout {layout!r} for {gpu.name}"
-            raise InputError("sharing.layout", fact, listing(shorthands, layout))
+            raise InputError("sharing.layout", fact, listing_profiles(shorthands, layout))
         return
     if not layout:
         fact = "no slice is given"
@@ -74,11 +74,16 @@ def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
     for name in layout:
         if name not in known:
             fact = f"{gpu.name} has no such profile"
-            raise InputError(f"sharing.layout.{name}", fact, listing(known, name))
+            raise InputError(f"sharing.layout.{name}", fact, listing_profiles(known, name))
     reason = geometry.refusal(layout)
     if reason:
         remedy = "take slices out, or see which layouts fit with `gpuform gpus`"
         raise InputError("sharing.layout", f"{reason}, so {gpu.name} does not hold it", remedy)
+
+
+def listing_profiles(known: Iterable[str], wrong: str) -> str:
+    """As `listing`; means only a profile with as many compute slices, because their memory is the card's."""
+    return listing(known, wrong, "(?:all)?((?:[0-9]+g)?)")
 
 
 def standard_layout(gpu: Gpu, name: str) -> Layout | None:

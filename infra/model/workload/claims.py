@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.model.base.errors import InputError
-from infra.model.base.fields import listing
 from infra.model.base.quantities import memory_bytes, version_numbers
 from infra.model.gpu.choice import GpuNeed
 from infra.model.gpu.machines import MACHINES
 from infra.model.pool import allocatable
+from infra.model.pool.layouts import listing_profiles
 from infra.model.pool.pool import Pool
 from infra.model.workload import matching
 from infra.model.workload.workload import Workload
@@ -55,7 +55,7 @@ def check(pool: Pool, workload: Workload, path: str) -> None:
         raise InputError(f"{path}.slice", fact, "leave it out, or give the pool's sharing a layout")
     if available is None:
         fact = f"no slice {workload.slice!r}" if workload.slice else "several kinds of slice"
-        remedy = listing(pool.layout or {}, workload.slice or "")
+        remedy = listing_profiles(pool.layout or {}, workload.slice or "")
         raise InputError(f"{path}.slice", f"{subject} has {fact} to claim", remedy)
     if workload.device_count > available:
         kind = claimed_profile(pool, workload) or "GPUs"
