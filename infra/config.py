@@ -48,7 +48,7 @@ def read_model(model: type[Read], path: Path, keys: str, remedy: str) -> Read:
 
     ``keys``: its keys; ``remedy``: of a file that cannot be read.
     """
-    source = str(path)
+    source = str(strict_yaml.short_path(path))
     text = strict_yaml.read_text(path, remedy)
     content = strict_yaml.parse(text, source)
     if not isinstance(content, Mapping):
@@ -136,7 +136,7 @@ def load(path: Path) -> Environment:
 
     Raises InputError for a file that cannot be read, bad YAML and bad content, with line and column.
     """
-    source = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    source = str(strict_yaml.short_path(path))
     text = strict_yaml.read_text(path)
     content = strict_yaml.parse(text, source)
     config = content.get("config") if isinstance(content, dict) else None
@@ -166,7 +166,8 @@ def price_list(env: Environment, folder: Path = PRICES) -> PriceList:
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         remedy = f"write it again with `gpuform prices refresh {file.stem}`"
-        raise InputError(str(file), f"is not a price list ({error})", remedy) from None
+        source = str(strict_yaml.short_path(file))
+        raise InputError(source, f"is not a price list ({error})", remedy) from None
 
 
 def _translate(error: ErrorDetails, mapping: Mapping[str, Any], source: str) -> InputError:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from infra import strict_yaml
 from infra.model.base.errors import InputError
 from infra.model.environment import Environment
 from infra.model.hosts.cluster import HostsCluster
@@ -74,15 +75,16 @@ def content_hash(inventory_text: str, root: Path = ROOT) -> str:
 
 
 def _read_key(path: str, file: Path) -> str:
+    name = strict_yaml.short_path(file)
     try:
         content = file.read_text(encoding="ascii")
     except OSError as error:
-        fact = f"{file}: {error.strerror or 'cannot be read'}"
+        fact = f"{name}: {error.strerror or 'cannot be read'}"
         raise InputError(path, fact, "name the file with the repository's public key") from None
     except UnicodeDecodeError:
-        fact = f"{file} is not an ASCII-armored key"
+        fact = f"{name} is not an ASCII-armored key"
         raise InputError(path, fact, "write it with `gpg --armor --export`") from None
     if _KEY_HEADER not in content:
-        fact = f"{file} is not an ASCII-armored public key"
+        fact = f"{name} is not an ASCII-armored public key"
         raise InputError(path, fact, "write it with `gpg --armor --export`")
     return content

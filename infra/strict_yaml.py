@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from infra.model.base.errors import InputError
+from infra.model.base.errors import InputError, Place
 
 try:
     from yaml import CSafeDumper as Dumper
@@ -31,6 +31,7 @@ __all__ = [
     "positions",
     "read",
     "read_text",
+    "short_path",
 ]
 
 MAX_BYTES = 2**20
@@ -60,21 +61,27 @@ def load_all(text: str) -> Iterator[Any]:
 
 def read(path: Path, remedy: str = _NAME_A_FILE) -> Any:
     """The content of a file; InputError if it cannot be read, is not UTF-8, is too long or not YAML."""
-    return parse(read_text(path, remedy), str(path))
+    return parse(read_text(path, remedy), str(short_path(path)))
+
+
+def short_path(path: Path) -> Path:
+    """A path as messages name it: from the working directory if it is below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def read_text(path: Path, remedy: str = _NAME_A_FILE, most: int = MAX_BYTES) -> str:
     """A file's text; InputError if it cannot be read, is not UTF-8, or is longer than ``most`` bytes."""
+    source = str(short_path(path))
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)  # no more of a device or a pipe
         if len(content) > most:
-            raise InputError(str(path), f"is longer than {most // 2**10} KiB", "make it shorter")
+            raise InputError(source, f"is longer than {most // 2**10} KiB", "make it shorter")
         return content.decode("utf-8")
     except OSError as error:
-        raise InputError(str(path), error.strerror or "cannot be read", remedy) from None
+        raise InputError(source, error.strerror or "cannot be read", remedy) from None
     except UnicodeDecodeError:
-        raise InputError(str(path), "is not UTF-8 text", "save it as UTF-8") from None
+        raise InputError(source, "is not UTF-8 text", "save it as UTF-8") from None
 
 
 def parse(text: str, source: str) -> Any:
@@ -126,16 +133,16 @@ def _explained(text: str, source: str) -> Iterator[None]:
         yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
-        raise InputError(place, _problem(error), "correct the YAML there") from None
+        place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source, 1, 1)
+        raise InputError("", _problem(error), "correct the YAML there", place) from None
     except yaml.reader.ReaderError as error:
         before = (
             text.encode()[: error.position].decode(errors="ignore")
             if error.encoding
             else text[: error.position]
         )
-        place = f"{source}:{before.count(chr(10)) + 1}"
-        raise InputError(place, "holds a character that YAML does not allow", "remove it") from None
+        place = Place(source, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise InputError("", "holds a character that YAML does not allow", "remove it", place) from None
     except UnicodeEncodeError:
         raise InputError(source, "is not Unicode text", "save it as UTF-8") from None
 

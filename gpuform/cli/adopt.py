@@ -10,11 +10,12 @@ import typer
 import yaml
 
 from gpuform.checkout.errors import InputError
-from gpuform.cli.output import AsJson, cluster_failures, say, short_path, show, stack_of_new_file
+from gpuform.cli.output import AsJson, cluster_failures, say, show, stack_of_new_file
 from gpuform.cli.target import Context, Kubeconfig
 from gpuform.reports import tables
 from gpuform.usage.status import sharing_detail
 from infra.config import KEY
+from infra.strict_yaml import short_path
 
 if TYPE_CHECKING:
     from gpuform.adopt.declare import Adopted

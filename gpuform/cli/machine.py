@@ -25,12 +25,12 @@ from gpuform.cli.output import (
     print_warnings,
     require_passed,
     say,
-    short_path,
     show,
     start_command,
 )
 from gpuform.engine import plugins
 from gpuform.reports import tables
+from infra.strict_yaml import short_path
 from lab.plane import ControlPlane
 from lab.toolchain import Toolchain, space
 from lab.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB

@@ -26,7 +26,6 @@ from gpuform.cli.output import (
     reach_cluster,
     require_file,
     say,
-    short_path,
     show,
 )
 from gpuform.cli.target import Context, Kubeconfig, StackOrNone, Target, target_of
@@ -40,6 +39,7 @@ from infra.model.environment import Environment
 from infra.model.platform.health import Health
 from infra.plan import cost
 from infra.plan.cost import Bill, to_document
+from infra.strict_yaml import short_path
 from lab.plane.layout import prometheus_port
 
 if TYPE_CHECKING:

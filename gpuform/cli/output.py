@@ -153,10 +153,6 @@ def has_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def short_path(path: Path) -> Path:
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
 def page_of(paths: Paths) -> Path:
     """File of the stack's report, which `gpuform up` writes as well."""
     return paths.state / "report" / ("index.html" if paths.stack == MAIN_STACK else f"{paths.stack}.html")

@@ -22,6 +22,7 @@ from infra.config import price_list
 from infra.inventory import read_keys
 from infra.model.base.prices import PRICE_DATE
 from infra.schema import schema_text
+from infra.strict_yaml import short_path
 
 if TYPE_CHECKING:
     from infra.plan.images import Artifact
@@ -152,6 +153,7 @@ def render(
         platform.check(env)  # before its folder
         folder = _folder_in_repository(output) if gitops == Controller.flux else ""
         rendered = platform.files(env, gitops.value, folder)
+    output = short_path(output)
     writable.require(output, "name a writable folder with -o")
     output.mkdir(parents=True, exist_ok=True)
     for name, text in rendered.items():

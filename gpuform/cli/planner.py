@@ -14,12 +14,13 @@ import yaml
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
-from gpuform.cli.output import AsJson, reach_cluster, say, short_path, show, stack_of_new_file, warn
+from gpuform.cli.output import AsJson, reach_cluster, say, show, stack_of_new_file, warn
 from gpuform.cli.target import Context, read_running
 from infra.config import KEY, price_list
 from infra.model.base.labels import ENVIRONMENT
 from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
+from infra.strict_yaml import short_path
 
 if TYPE_CHECKING:
     from gpuform.reports.rehearsal import Part

@@ -20,12 +20,12 @@ from gpuform.cli.output import (
     Operator,
     require_file,
     say,
-    short_path,
     show,
     warn,
     working,
 )
 from gpuform.cli.target import Context, read_running
+from infra.strict_yaml import short_path
 from lab.toolchain import Toolchain
 
 if TYPE_CHECKING:

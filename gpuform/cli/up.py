@@ -29,7 +29,6 @@ from gpuform.cli.output import (
     require_consent,
     require_passed,
     say,
-    short_path,
     warn,
     working,
 )
@@ -41,6 +40,7 @@ from gpuform.reports import tables
 from gpuform.usage.nodes import Pod
 from gpuform.usage.status import ClusterStatus, faulty_nodes, read_status, unsettled_pools
 from infra.model.environment import Environment
+from infra.strict_yaml import short_path
 from lab.plane import ControlPlane, Member, Status
 from lab.plane.monitoring import PROGRAMS
 from lab.toolchain import Toolchain

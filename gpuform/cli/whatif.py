@@ -17,6 +17,7 @@ from gpuform.reports.tables import build_table
 from infra.config import price_list
 from infra.planner import replay, trace
 from infra.planner.placement import POLICIES, Nodes
+from infra.strict_yaml import short_path
 
 _COLUMNS = (
     *("policy", "allocated", "at peak", "waited", "mean wait", "p95 wait", "fragments at peak"),
@@ -42,6 +43,7 @@ def whatif(
             raise InputError("--policy", f"unknown policy {name!r}", f"known: {', '.join(POLICIES)}")
     paths = Paths.here()
     env = load_environment(stack, paths)
+    file = short_path(file)
     jobs = trace.read_jobs(file)
     pools, unknown = replay.pool_nodes(env, price_list(env, paths.prices))
     replay.check(jobs, file, Nodes([one.size for one in pools if one.count]))

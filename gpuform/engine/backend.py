@@ -34,13 +34,13 @@ def declared_state(root: Path, stack: str) -> State | None:
     file = root / f"Pulumi.{stack}.yaml"
     if not file.is_file():
         return None
-    text = strict_yaml.read_text(file)
-    content = strict_yaml.parse(text, str(file)) if "state" in text else None  # most files declare none
+    text, source = strict_yaml.read_text(file), str(strict_yaml.short_path(file))
+    content = strict_yaml.parse(text, source) if "state" in text else None  # most files declare none
     config = content.get("config") if isinstance(content, dict) else None
     environment = config.get(KEY) if isinstance(config, dict) else None
     if not isinstance(environment, dict) or "state" not in environment:
         return None
-    return parse(environment, str(file)).state
+    return parse(environment, source).state
 
 
 def project_name(root: Path) -> str:
@@ -48,7 +48,9 @@ def project_name(root: Path) -> str:
     file = root / "Pulumi.yaml"
     content = strict_yaml.read(file) if file.exists() else None
     if not isinstance(content, dict) or not isinstance(content.get("name"), str):
-        raise Failure(str(file), "is not a Pulumi project file", "run inside a gpuform project")
+        raise Failure(
+            str(strict_yaml.short_path(file)), "is not a Pulumi project file", "run inside a gpuform project"
+        )
     return str(content["name"])
 
 

@@ -134,7 +134,7 @@ def parse(file: str, text: str) -> list[Document]:
         if "{{" not in text:
             raise
         remedy = "render the chart first: helm template CHART | gpuform check STACK -f -"
-        raise InputError(error.path, error.fact, remedy) from None
+        raise InputError(error.path, error.fact, remedy, error.place) from None
     for index, (root, value) in enumerate(parsed):
         found += _objects(file, index, root, value, ())
     return found

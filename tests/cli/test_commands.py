@@ -336,3 +336,34 @@ def test_of_a_destroyed_stack_no_data_stays_and_nothing_can_be_started(run: CliR
     assert (
         failed.stderr == "failed: stack local: has no resources to compare; create them: `gpuform up local`\n"
     )
+
+
+BROKEN_FILES = {
+    "render bad -o out": "Pulumi.bad.yaml:2:2: expected ',' or ']', but got ':'; correct the YAML there",
+    "status bin": "error: Pulumi.bin.yaml: is not UTF-8 text; save it as UTF-8",
+    "plan aws-dev": "error: prices/us-east-1.json: is not a price list",
+    "whatif aws-dev --trace {0}/t.csv": "t.csv:1:1: header: ",
+    "render aws-dev -o {0}/t.csv": "error: t.csv: is a file, not a folder",
+}
+
+
+@pytest.mark.parametrize(("command", "message"), BROKEN_FILES.items(), ids=BROKEN_FILES)
+def test_an_error_names_a_file_of_the_project_from_the_working_directory(
+    run: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str
+) -> None:
+    stack = Path("Pulumi.aws-dev.yaml").read_bytes()
+    monkeypatch.chdir(tmp_path)
+    Path("prices").mkdir()
+    for name, content in {
+        "Pulumi.yaml": b"name: gpuform\n",
+        "Pulumi.aws-dev.yaml": stack,
+        "Pulumi.bad.yaml": b"a: [1\nb: c\n",
+        "Pulumi.bin.yaml": b"\xff\xfe",
+        "t.csv": b"a\n",
+    }.items():
+        Path(name).write_bytes(content)
+    if command.startswith("plan"):
+        Path("prices/us-east-1.json").write_text("{")
+    result = run.invoke(app, command.format(tmp_path).split())
+    assert result.exit_code == 2
+    assert result.stderr.startswith(message)

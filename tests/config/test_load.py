@@ -134,7 +134,7 @@ _MERGES = _LAUGHS.replace("[x, x]", "{x: 1}").replace(" [", " {<<: [").replace("
         (_MERGES, "values, aliases included"),
         ("a: &a [*a]", "FILE:1:8: the value of anchor 'a' contains itself"),
         ("a: &a {<<: *a}", "the value of anchor 'a' contains itself"),
-        ("a: b\x00", "FILE:1: holds a character that YAML does not allow; remove it"),
+        ("a: b\x00", "FILE:1:5: holds a character that YAML does not allow; remove it"),
         ('a: "\\U00110000"', "found invalid Unicode character escape code"),
         ("#" * 2**20 + "\n", "FILE: is longer than 1024 KiB; make it shorter"),
         ("a: b".encode("utf-16"), "FILE: is not UTF-8 text; save it as UTF-8"),

@@ -27,7 +27,8 @@ class Place:
         if self.name:
             inner = path.removeprefix(self.item).removeprefix(".")
             path = f'{self.item} "{self.name}"' + (f": {inner}" if inner else "")
-        return f"{self.file}:{self.line}:{self.column}: {path}" if self.file else path
+        parts = ([f"{self.file}:{self.line}:{self.column}"] if self.file else []) + ([path] if path else [])
+        return ": ".join(parts)
 
 
 class InputError(ValueError):
