@@ -39,6 +39,7 @@ TOGETHER = {
 }
 """Path prefixes of tests that share booted hosts, and of tests that share keystone and Magnum."""
 os.environ["GPUFORM_TODAY"] = "2026-11-25"  # rules about dates must judge the same every day
+os.environ.pop("COLUMNS", None)  # a worker of pytest-xdist has it; commands would print narrow tables
 SLOW = ("hosts", "cluster", "engine", "tools")
 create_default_context = ssl.create_default_context
 

@@ -6,6 +6,7 @@ Tables and results go to stdout, without styles if it is not a terminal.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,10 +74,11 @@ Only = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _STACK_FILE = re.compile(r"Pulumi\.(?P<stack>[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?)\.yaml")
-WIDE = 200  # without a terminal no line is folded: logs and pipes take long lines
+WIDE = 200  # without a terminal no line is folded, unless COLUMNS is set: logs and pipes take long lines
 
-# rich reads NO_COLOR by itself.
-console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+# rich reads NO_COLOR and COLUMNS by itself.
+has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+console = Console(highlight=False, width=None if has_width else WIDE)
 
 
 def say(line: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -53,6 +54,17 @@ def test_gpus_as_a_table_names_the_date_of_its_prices(run: CliRunner) -> None:
     assert result.exit_code == 0
     assert "A100-PCIE-40GB" in result.stdout
     assert "2026-07-20" in result.stdout
+
+
+@pytest.mark.parametrize("columns", ["", "60"])
+def test_a_pipe_is_as_wide_as_columns_says(columns: str) -> None:
+    code = "from gpuform.cli.main import main; main()"
+    env = {**os.environ, "COLUMNS": columns}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "gpus", "a100"], capture_output=True, text=True, env=env
+    )
+    *table, _ = done.stdout.splitlines()
+    assert (max(map(len, table)) > 60) == (columns == "")
 
 
 @pytest.mark.parametrize(
