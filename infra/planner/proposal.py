@@ -66,7 +66,7 @@ def plan_accepted(
 ) -> tuple[Plan, Proposal]:
     """The cheapest plan; if quotas refuse it, one in which their pools stay as they are shared, or all do.
 
-    The refused one if that helps not. Raises InputError for a demand that no candidate can serve.
+    The refused one if no such plan is accepted. Raises InputError for a demand that no candidate can serve.
     """
     plan = make_plan(env, needs, candidates, limit_s)
     proposal = propose(plan, env)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuform.kubernetes.selectors import selects
 from gpuform.usage.nodes import pool_of
 from infra.model.base import labels, namespaces
 from infra.model.environment import Environment
@@ -175,9 +176,6 @@ def _uses_gpu(spec: Mapping[str, Any]) -> bool:
 
 
 def _budget_covers(budget: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
-    """Whether a PodDisruptionBudget selects the pod; matchExpressions are assumed to match."""
-    if budget["metadata"]["namespace"] != metadata["namespace"]:
-        return False
-    match_labels = budget["spec"].get("selector", {}).get("matchLabels", {})
-    pod_labels = metadata.get("labels", {})
-    return all(pod_labels.get(key) == value for key, value in match_labels.items())
+    """Whether a PodDisruptionBudget selects the pod."""
+    is_near = budget["metadata"]["namespace"] == metadata["namespace"]
+    return is_near and selects(budget["spec"].get("selector"), metadata.get("labels") or {})

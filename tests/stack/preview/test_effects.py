@@ -199,10 +199,12 @@ def test_a_budget_covers_what_it_selects_in_its_namespace() -> None:
 
     one, two = (budget("a", app, disruptionsAllowed=allowed) for app, allowed in (("one", 1), ("two", 0)))
     pods = [pod(name, "Job/o") for name in ("none", "one", "two")]
-    found = [
-        (one.budget, one.budget_blocks)
-        for one in parse_snapshot(NODES, pods, [budget("b", "one"), one, two]).pods
-    ]
+    by_expression = budget("a", "", disruptionsAllowed=0)
+    by_expression["spec"] = {
+        "selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]}
+    }
+    budgets = [budget("b", "one"), by_expression, one, two]
+    found = [(one.budget, one.budget_blocks) for one in parse_snapshot(NODES, pods, budgets).pods]
     assert found == [("", False), ("keep", False), ("keep", True)]
 
 

@@ -20,7 +20,6 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine.pending import RELEASE, operations
 from gpuform.kubernetes.controllers import DEVICE_PLUGINS, has_image, is_operator_owned
 from gpuform.kubernetes.kinds import CLUSTER_POLICY, DAEMON_SET, NODE, Kind
-from gpuform.manifests.documents import entries
 from gpuform.stack.preflight.check import Check, Result, local_state
 from infra.model.environment import Environment
 from infra.plan import device_plugin, sharing, startup
@@ -122,23 +121,6 @@ def _reader(kubeconfig: str, context: str | None) -> Iterator[Cluster]:
             yield cluster
     except (ValueError, OSError) as error:
         raise Failure("cluster", str(error) or type(error).__name__, f"check {kubeconfig}") from None
-
-
-def selects(selector: Json | None, tags: Mapping[str, str]) -> bool:
-    """As Kubernetes' LabelSelector: none selects nothing, an empty one everything."""
-    if selector is None or not (selector.get("matchLabels") or {}).items() <= dict(tags).items():
-        return False
-    for term in entries(selector, "matchExpressions"):
-        value, values = tags.get(term["key"]), term.get("values") or ()
-        passed = {
-            "In": value in values,
-            "NotIn": value not in values,
-            "Exists": value is not None,
-            "DoesNotExist": value is None,
-        }
-        if not passed.get(term["operator"], False):
-            return False
-    return True
 
 
 def has_release(paths: Paths, stack: str) -> bool | None:

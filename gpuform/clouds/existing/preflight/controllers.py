@@ -11,10 +11,10 @@ from gpuform.checkout.listing import abbreviate
 from gpuform.clouds.existing.preflight.cluster import (
     LiveCluster,
     object_name,
-    selects,
 )
 from gpuform.kubernetes.controllers import containers, image_name
 from gpuform.kubernetes.kinds import CLUSTER_QUEUE, CONFIG_MAP, DEPLOYMENT, NODE_POOL, RESOURCE_FLAVOR, Kind
+from gpuform.kubernetes.selectors import selects
 from gpuform.manifests.documents import entries, mapping_at, mapping_in
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.base import labels

@@ -14,10 +14,10 @@ from gpuform.checkout.listing import abbreviate
 from gpuform.clouds.existing.preflight.cluster import (
     LiveCluster,
     object_name,
-    selects,
 )
 from gpuform.kubernetes.controllers import containers, has_image
 from gpuform.kubernetes.kinds import DEPLOYMENT, NAMESPACE, PROMETHEUS, SECRET, SERVICE, STATEFUL_SET
+from gpuform.kubernetes.selectors import selects
 from gpuform.stack.preflight.check import Check, Result
 from infra.model.base import labels
 from infra.model.environment import Environment
