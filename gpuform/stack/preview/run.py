@@ -219,7 +219,7 @@ def checkout_base(root: Path, base: str) -> Iterator[Path]:
         else:
             with tarfile.open(fileobj=io.BytesIO(_archive(root, base))) as files:
                 # Python 3.11.2, Debian 12's own, has neither the attribute nor extractall(filter=).
-                files.extraction_filter = getattr(tarfile, "data_filter", None)
+                files.extraction_filter = _inside if hasattr(tarfile, "data_filter") else None
                 files.extractall(folder)  # noqa: S202
         for environment in (marker.parent for marker in root.glob("*/pyvenv.cfg")):
             if not (link := folder / environment.name).exists():
@@ -227,8 +227,17 @@ def checkout_base(root: Path, base: str) -> Iterator[Path]:
         yield folder
 
 
+def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """None for a link out of the folder, which no program of a stack needs."""
+    try:
+        return tarfile.data_filter(member, folder)
+    except tarfile.FilterError:
+        return None
+
+
 def _archive(root: Path, commit: str) -> bytes:
-    command = ["git", "-C", str(root), "archive", "--format=tar", f"{commit}^{{commit}}"]
+    files = [".", ":(exclude).gpuform"]  # a project without .gitignore may have committed it
+    command = ["git", "-C", str(root), "archive", "--format=tar", f"{commit}^{{commit}}", "--", *files]
     try:
         return subprocess.run(command, check=True, capture_output=True).stdout
     except (subprocess.CalledProcessError, FileNotFoundError):

@@ -147,6 +147,9 @@ def test_a_base_is_the_project_s_folder_of_a_larger_repository(tmp_path: Path) -
     (root / "env" / "pyvenv.cfg").touch()  # a virtual environment, which Pulumi.yaml may name
     (root / "Pulumi.yaml").write_text("name: gpus\n")
     (tmp_path / ".gitignore").write_text("env\n")
+    (root / ".gpuform").mkdir()
+    (root / ".gpuform" / "kubeconfig").touch()
+    (root / "kubectl").symlink_to("/usr/bin/kubectl")
     commit_all(tmp_path)
     with checkout_base(root, "HEAD") as base:
         assert sorted(file.name for file in base.iterdir()) == ["Pulumi.yaml", "env"]
