@@ -167,6 +167,8 @@ def monitors(env: Environment) -> Iterator[Manifest]:
         metadata = _metadata(env, entry["name"])
         metadata["labels"] |= env.monitoring.selected_by
         spec = {key: value for key, value in entry.items() if key != "name"}
+        times = scraping.scrape_times(env.monitoring)
+        spec["endpoints"] = [{**times, **endpoint} for endpoint in spec["endpoints"]]
         yield manifest("ServiceMonitor", metadata, "monitoring.coreos.com/v1", spec=spec)
 
 

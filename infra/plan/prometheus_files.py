@@ -45,9 +45,9 @@ def _monitors(env: Environment) -> Iterator[Manifest]:
     if env.health:
         yield health.monitor(env)
     for work in env.workloads:
-        if isinstance(work, InferenceWorkload) and work.pod_metrics:
+        if isinstance(work, InferenceWorkload) and work.pod_metrics and env.monitoring:
             metadata = {"name": work.name, "namespace": work.namespace, "labels": {}}
-            yield scaling.pod_monitor(work, metadata, {})
+            yield scaling.pod_monitor(work, metadata, env.monitoring)
     # The chart's own job gives a pod that waits the node of kube-state-metrics.
     selector = {"matchLabels": {"app.kubernetes.io/name": "kube-state-metrics"}}
     endpoints = [{"port": "http", "honorLabels": True}]

@@ -10,17 +10,16 @@ of pods stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from infra import versions
 from infra.model.base import labels
 from infra.model.base.namespaces import KEDA
 from infra.model.base.quantities import seconds
 from infra.model.environment import Environment
 from infra.model.platform.existing_prometheus import ExistingPrometheus
+from infra.model.platform.monitoring import Monitoring
 from infra.model.workload.serving import Scale
 from infra.model.workload.workload import InferenceWorkload, Workload
-from infra.plan import gpu_operator
+from infra.plan import gpu_operator, scraping
 from infra.plan.charts import ChartRelease, plan_release
 from infra.plan.manifest import Manifest, manifest
 from infra.plan.serving import METRICS, PORT
@@ -48,7 +47,7 @@ def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manif
         return ()
     manifests = []
     if work.pod_metrics and env.monitoring.has_operator:
-        manifests.append(pod_monitor(work, metadata, env.monitoring.selected_by))
+        manifests.append(pod_monitor(work, metadata, env.monitoring))
     if work.scale:
         theirs = env.monitoring.prometheus
         if theirs and theirs.is_authenticated:
@@ -57,13 +56,18 @@ def objects(env: Environment, work: Workload, metadata: Manifest) -> tuple[Manif
     return tuple(manifests)
 
 
-def pod_monitor(work: InferenceWorkload, metadata: Manifest, selected_by: Mapping[str, str]) -> Manifest:
+def pod_monitor(work: InferenceWorkload, metadata: Manifest, monitoring: Monitoring) -> Manifest:
     assert work.pod_metrics is not None
     is_same_port = work.service and work.service.container_port == work.pod_metrics.port
-    monitor_metadata = {**metadata, "labels": {**metadata["labels"], **selected_by}}
+    monitor_metadata = {**metadata, "labels": {**metadata["labels"], **monitoring.selected_by}}
+    endpoint = {
+        "port": PORT if is_same_port else METRICS,
+        "path": work.pod_metrics.path,
+        **scraping.scrape_times(monitoring),
+    }
     spec = {
         "selector": {"matchLabels": {labels.APP_NAME: work.name}},
-        "podMetricsEndpoints": [{"port": PORT if is_same_port else METRICS, "path": work.pod_metrics.path}],
+        "podMetricsEndpoints": [endpoint],
     }
     return manifest("PodMonitor", monitor_metadata, "monitoring.coreos.com/v1", spec=spec)
 

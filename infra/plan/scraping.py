@@ -42,6 +42,11 @@ def scrape_timeout(monitoring: Monitoring) -> str:
     return f"{min(_TIMEOUT_S, seconds(monitoring.interval))}s"
 
 
+def scrape_times(monitoring: Monitoring) -> Values:
+    """Of an endpoint: a Prometheus of others has an interval of its own, and rates assume this one."""
+    return {"interval": monitoring.interval, "scrapeTimeout": scrape_timeout(monitoring)}
+
+
 def exporter_interval(monitoring: Monitoring) -> list[Values]:
     """Variable with the milliseconds between the exporter's queries of DCGM: the same as between scrapes."""
     return [{"name": "DCGM_EXPORTER_INTERVAL", "value": str(seconds(monitoring.interval) * 1000)}]
@@ -56,8 +61,7 @@ def service_monitor(monitoring: Monitoring) -> Values:
     ]
     return {
         "enabled": True,
-        "interval": monitoring.interval,
-        "scrapeTimeout": scrape_timeout(monitoring),
+        **scrape_times(monitoring),
         "honorLabels": True,
         "additionalLabels": dict(monitoring.selected_by),
         "relabelings": [*rules, {"action": "labeldrop", "regex": _TARGET_LABELS}],

@@ -296,9 +296,15 @@ class TestKueueOfOthers:
         assert not [entry for entry in images.list_artifacts(theirs) if "kueue" in entry.name]
 
     def test_own_kueue_is_scraped_by_a_prometheus_of_others(self) -> None:
-        monitored = {"prometheus": {"service": "p.metrics:9090", "labels": {"release": "stack"}}}
+        monitored = {
+            "prometheus": {"service": "p.metrics:9090", "labels": {"release": "stack"}},
+            "interval": "5s",
+        }
         (monitor,) = monitoring.monitors(self.env(monitoring=monitored))
         values = monitoring.values(self.env(monitoring={}), Monitoring())
         (own,) = values["prometheus"]["additionalServiceMonitors"]
-        assert monitor["spec"] == {key: own[key] for key in ("namespaceSelector", "selector", "endpoints")}
+        (endpoint,) = own["endpoints"]
+        times = {"interval": "5s", "scrapeTimeout": "5s"}
+        same = {key: own[key] for key in ("namespaceSelector", "selector")}
+        assert monitor["spec"] == {**same, "endpoints": [{**times, **endpoint}]}
         assert monitor["metadata"]["labels"]["release"] == "stack"

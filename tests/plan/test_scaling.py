@@ -63,6 +63,7 @@ def test_requests_are_those_that_the_workloads_own_pods_answered() -> None:
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     port = {item["name"]: item["containerPort"] for item in container["ports"]}
     assert (port[endpoint["port"]], endpoint["path"]) == (8002, "/metrics")
+    assert (endpoint["interval"], endpoint["scrapeTimeout"]) == ("15s", "10s"), "of four scrapes the rate"
     pods = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= pods.items()
     assert monitor["metadata"]["labels"]["release"] == "monitoring", "or Prometheus does not select it"
