@@ -129,7 +129,10 @@ def _reason(text: str) -> str:
 
 FORCE: Mapping[str, str] = {FORCE_VARIABLE: "true"}
 _CONFLICT = "field conflict detected"
-_POD_CHANGE = "pod updates may not change fields"
+_FORBIDDEN_CHANGES = (
+    "pod updates may not change fields",
+    "updates to statefulset spec for fields other than",
+)
 _MANAGER = re.compile(r'conflicts? with "([^"]+)"')
 _FIELD = re.compile(r"(?::|-) (\.\S+)$", re.MULTILINE)
 
@@ -150,10 +153,10 @@ def _describe(text: str) -> str:
 
 
 def preview_with_pods(run: Callable[[Sequence[str]], Result]) -> Result:
-    """Preview; leave pods that are replaced out of a further run, if the provider cannot try that.
+    """Preview; leave replaced pods and StatefulSets out of a further run, if the provider cannot try them.
 
-    An update deletes such a pod first. A preview applies the new one in its place as a dry run, and tries
-    another name only if a field is "immutable", which the API server does not call a pod's
+    An update deletes the old one first. A preview applies the new one in its place as a dry run, and tries
+    another name only if a field is "immutable", which the API server does not call theirs
     [pulumi-kubernetes 4.34, pkg/await/await.go, Creation]. ``run`` gets the URNs to leave out. Raises
     EngineFailure, with the replacements in its result, for every other failure.
     """
@@ -163,7 +166,7 @@ def preview_with_pods(run: Callable[[Sequence[str]], Result]) -> Result:
         try:
             return _with_replacements(run(sorted(replaced)), replaced, violations)
         except EngineFailure as failure:
-            found = _replaced_pods(failure.result)
+            found = _replaced_objects(failure.result)
             if found.keys() <= replaced.keys():
                 failure.result = _with_replacements(failure.result, replaced, violations)
                 raise
@@ -171,12 +174,12 @@ def preview_with_pods(run: Callable[[Sequence[str]], Result]) -> Result:
             violations += [one for one in failure.result.violations if one.urn in found]
 
 
-def _replaced_pods(result: Result) -> dict[str, Step]:
+def _replaced_objects(result: Result) -> dict[str, Step]:
     planned = {step.urn: step for step in result.steps if step.op == "replace"}
     return {
         message.urn: planned[message.urn]
         for message in result.messages
-        if message.urn in planned and _POD_CHANGE in message.text
+        if message.urn in planned and any(text in message.text for text in _FORBIDDEN_CHANGES)
     }
 
 

@@ -360,6 +360,10 @@ def test_every_other_failure_ends_the_run(outcomes: list[Outcome]) -> None:
 
 POD, SECOND = (f"urn:pulumi:s::gpuform::kubernetes:core/v1:Pod::{name}" for name in ("one", "two"))
 FORBIDDEN = 'Pod "one" is invalid: spec: Forbidden: pod updates may not change fields other than `image`'
+SET_FORBIDDEN = (
+    'StatefulSet.apps "two" is invalid: spec: Forbidden: updates to statefulset spec for fields other than '
+    "'replicas', 'ordinals', 'template' are forbidden"
+)
 POLICY = Violation("images", False, "is not pinned", POD)
 
 
@@ -376,9 +380,9 @@ def preview_of(*outcomes: Outcome) -> tuple[list[Sequence[str]], Result]:
     return excluded, preview_with_pods(run)
 
 
-def test_a_preview_shows_pods_that_are_replaced_though_a_dry_run_cannot() -> None:
+def test_a_preview_shows_pods_and_stateful_sets_that_are_replaced_though_a_dry_run_cannot() -> None:
     whole = Result("preview", "s", {"same": 5}, 1.0)
-    excluded, result = preview_of(refused(POD, FORBIDDEN, POLICY), refused(SECOND, FORBIDDEN), whole)
+    excluded, result = preview_of(refused(POD, FORBIDDEN, POLICY), refused(SECOND, SET_FORBIDDEN), whole)
     assert excluded == [[], [POD], [POD, SECOND]]
     assert result.changes == {"same": 3, "replace": 2}
     assert [(step.op, step.urn) for step in result.steps] == [("replace", POD), ("replace", SECOND)]
