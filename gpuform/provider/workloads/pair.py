@@ -147,8 +147,9 @@ class Pair:
         if live is not None and MANAGER not in managers:
             name = f"{live['kind']} {self._namespace}/{live['metadata']['name']}"
             raise OperationError(
-                f"{name}: it exists already, and not from a blue-green update; delete it first, or give "
-                "the workload another name"
+                f"{name}: it exists already, and not from a blue-green update; if it is the workload's own, "
+                "remove the workload, update, and declare it again; else delete it, or give the workload "
+                "another name"
             )
         return live
 
