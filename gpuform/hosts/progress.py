@@ -76,9 +76,11 @@ class ProgressTable:
         table = Table(title=self._play or "Connecting", title_justify="left", box=None, pad_edge=False)
         for name in ("host", "state", "changed"):
             table.add_column(name, no_wrap=True)
-        table.add_column("task", no_wrap=True, overflow="ellipsis")
+        table.add_column("task")
         for host, (state, task) in self._rows.items():
+            # A column without wraps would take the room of the others on a narrow terminal.
+            shortened = Text(task, no_wrap=True, overflow="ellipsis")
             table.add_row(
-                host, Text(state, style=_STYLES.get(state, "")), str(self._changed[host]), Text(task)
+                host, Text(state, style=_STYLES.get(state, "")), str(self._changed[host]), shortened
             )
         return table

@@ -228,6 +228,12 @@ def test_on_a_terminal_a_table_shows_where_each_host_is(monkeypatch: pytest.Monk
     rows = [line.split() for line in printed(board.table()).splitlines()]
     assert ["cpu-1", "running", "1", "Load"] in rows
     assert ["cpu-2", "unreachable", "0", "Write:", "why"] in rows
+    board.add(Event("started", host="cpu-1", task="validate_inventory : Require a pool for every host " * 2))
+    narrow = printed(board.table(), width=80).splitlines()
+    assert [line.split()[:4] for line in narrow[2:]] == [
+        ["cpu-1", "running", "1", "validate_inventory"],
+        ["cpu-2", "unreachable", "0", "Write:"],
+    ]
     output = io.StringIO()
     terminal = Console(file=output, force_terminal=True, width=100)
     with report_progress(terminal, ["cpu-1"], print) as on_event:
@@ -257,7 +263,7 @@ def test_progress_without_a_terminal_is_a_line_per_change_and_failure() -> None:
 
 def printed(table: Any, **terminal: Any) -> str:
     output = io.StringIO()
-    Console(file=output, width=200, **terminal).print(table)
+    Console(file=output, **{"width": 200, **terminal}).print(table)
     return output.getvalue()
 
 
