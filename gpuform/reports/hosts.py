@@ -63,9 +63,9 @@ def states_table(rows: Iterable[Mapping[str, Any]]) -> Table:
             row["pool"] or "-",
             "yes" if row["reached"] else ("no", "red"),
             row["system"] or "-",
-            _compared(row["driver"], row["declared"]["driver"]),
+            _compared(row["driver"], row["declared"]["driver"] if row["reached"] else ""),
             _gpus(row["gpus"]),
-            _compared(row["toolkit"], row["declared"]["toolkit"]),
+            _compared(row["toolkit"], row["declared"]["toolkit"] if row["reached"] else ""),
             row["node"],
         )
         for row in rows

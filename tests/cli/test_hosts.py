@@ -211,6 +211,8 @@ def test_status_shows_what_is_there_beside_what_is_declared(run: CliRunner, outc
     text = printed(tables.states_table([other, second]))
     assert "580.95.05, declared 580.82.07" in text
     assert "1x Tesla T4" in text
+    unread = {**second, "declared": other["declared"]}
+    assert "none" not in printed(tables.states_table([unread])), "what it has is not known"
 
 
 def test_on_a_terminal_a_table_shows_where_each_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
