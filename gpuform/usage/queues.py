@@ -153,8 +153,14 @@ def _name_of(workload: Json) -> str:
 
 
 def _is_waiting(workload: Json, team: Team) -> bool:
-    """Whether it is in one of the team's namespaces, and is neither admitted nor finished."""
-    return workload["metadata"]["namespace"] in team.namespaces and workload_state(workload) == "waits"
+    """Whether it is in one of the team's namespaces, and is neither admitted nor finished nor stopped.
+
+    Kueue queues no StatefulSet of 0 replicas (pkg/workload/workload.go, IsOnHold).
+    """
+    if workload["metadata"]["namespace"] not in team.namespaces:
+        return False
+    is_stopped = condition(workload, "QuotaReserved").get("reason") == "OnHold"
+    return workload_state(workload) == "waits" and not is_stopped
 
 
 def workload_state(workload: Json) -> State:

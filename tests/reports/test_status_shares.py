@@ -219,6 +219,13 @@ def test_each_team_has_what_it_uses_borrows_and_what_waits_and_why() -> None:
     assert science == QueueStatus("science", 1, (Usage("t4", SHARE, 2, 3, 1),), ())
 
 
+def test_a_notebook_that_was_stopped_does_not_wait() -> None:
+    stopped = workload("ada", "arts", ("QuotaReserved", "False", "StatefulSet scaled to zero"))
+    assert len(queues.summarise(QUEUED, LIVE, [stopped])[0].waiting) == 1
+    stopped["status"]["conditions"][0]["reason"] = "OnHold"
+    assert queues.summarise(QUEUED, LIVE, [stopped])[0].waiting == ()
+
+
 def test_a_flavor_with_a_topology_is_shown_as_its_pool() -> None:
     env = parse({**ENV.resolved(), "queues": {"teams": TEAMS, "topology": {"t4": []}}})
     name = planned.flavor_name(env, env.pool("t4"))
