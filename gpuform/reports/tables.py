@@ -85,7 +85,10 @@ WAITING = ("queue", "waiting", "why")
 
 
 def queue_rows(statuses: Iterable[QueueStatus]) -> Iterator[tuple[str, ...]]:
-    """One row per team and resource of a pool, as `QUEUES`; a queue that admits nothing has one with why."""
+    """One row per team and resource of a pool, as `QUEUES`; a queue that admits nothing has one with why.
+
+    The first row of a queue has the number of all that wait in it.
+    """
     for queue in statuses:
         waiting = str(len(queue.waiting))
         if queue.trouble:
@@ -94,6 +97,7 @@ def queue_rows(statuses: Iterable[QueueStatus]) -> Iterator[tuple[str, ...]]:
         for usage in queue.usage:
             name = usage.resource.removeprefix("nvidia.com/")
             yield queue.name, usage.pool, name, *map(str, (usage.quota, usage.used, usage.borrowed)), waiting
+            waiting = ""
 
 
 def waiting_rows(current: ClusterStatus, limit: int) -> Iterator[tuple[str, str, str]]:

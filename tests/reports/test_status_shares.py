@@ -247,6 +247,12 @@ def test_a_queue_that_admits_nothing_says_why(live: list[dict[str, Any]], troubl
     assert row[:2] == ("arts", trouble)
 
 
+def test_what_waits_in_a_queue_is_counted_once() -> None:
+    arts, _ = team_queues()
+    rows = list(tables.queue_rows([replace(arts, usage=arts.usage * 2)]))
+    assert [row[-1] for row in rows] == ["4", ""], "Kueue counts by queue, and not by pool"
+
+
 def test_the_tables_show_the_first_that_wait_and_how_many_more() -> None:
     current = summarise_status(QUEUED, [], [], queues=team_queues())
     assert list(tables.queue_rows(current.queues)) == [
