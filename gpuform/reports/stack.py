@@ -153,7 +153,8 @@ def health_table(status: HealthStatus) -> Table:
     rows = (
         (item.name, item.pool, item.kind, item.since, item.why, item.repaired or "") for item in status.nodes
     )
-    return build_table("", ("node", "pool", "class", "since", "fault", "repaired"), rows)
+    columns = ("node", "pool", "class", "since", "fault", "repaired")
+    return build_table("", columns, rows, whole=("node", "since"), optional=("pool",))
 
 
 def health_lines(status: HealthStatus, mode: str) -> Iterator[str]:

@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gpuform.reports import catalogue, tables, top
+from gpuform.reports.stack import health_table
 from gpuform.reports.tables import crop_to_height
+from gpuform.usage.health import HealthStatus, UnhealthyNode
 from gpuform.usage.top.view import View
 from tests.reports.everything import facts
 
@@ -76,6 +78,14 @@ def test_pods_with_long_names_lose_requests_and_then_the_node() -> None:
         head, row = lines(table, width)
         assert (len(head.split()), len(row.split()) - (left == 5)) == (left, left)
         assert rows[0][1] in row
+
+
+def test_a_broken_node_is_shown_with_its_name_and_its_time() -> None:
+    fault = "GPU 0 (GPU-6457b3bc-7be8-5efb-81d8-fc5ea77e1466): XID 79, class replace"
+    broken = UnhealthyNode("students-0", "students", "replace", "2026-12-01T00:44:20Z", fault, "new GPU")
+    shown = lines(health_table(HealthStatus((broken,), (), None, ())), 80)
+    assert max(map(len, shown)) <= 80
+    assert {broken.name, broken.since} <= {word for line in shown for word in line.split()}
 
 
 def test_a_screen_says_how_many_lines_it_hides(view: View) -> None:
