@@ -92,7 +92,7 @@ def platform(
     # Created after the pools and deleted before them: it would restore the labels that they remove.
     create(objects.PoolKeeper, "pool-keeper", "pool-keeper", namespaces, pools)
     monitored: list[pulumi.Resource] = []
-    if "monitoring-rules" in planned:
+    if {"monitoring", "monitoring-rules"} & planned.keys():  # without GPUs there may be no rules
         part = planned.get("monitoring")  # none if the cluster has both a Prometheus and an exporter
         release = part.release if part and part.releases else None
         later = (*manifests("monitoring-rules"), *manifests("dashboards"))

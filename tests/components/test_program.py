@@ -184,6 +184,13 @@ def test_a_component_has_its_releases_status_as_output(
     assert isinstance(outputs[component]["status"], pulumi.Output)
 
 
+def test_monitoring_is_installed_without_gpus_of_which_rules_and_dashboards_are() -> None:
+    pools = [{"name": "cpu", "machine": "m6i.4xlarge", "nodes": 1}]
+    embedded = {**PLATFORMS["local"], "pools": pools, "workloads": []}
+    declared = record({**embedded, "monitoring": {"dashboards": False}})
+    assert "monitoring-release" in {item.name for item in declared.of("kubernetes:helm.sh/v3:Release")}
+
+
 def test_the_release_names_the_config_maps_that_are_made() -> None:
     inputs = find_resource("local", "Release gpu-operator-release").inputs
     maps = [config_map.inputs["metadata"] for config_map in recorded("local").of(CONFIG_MAP)]
