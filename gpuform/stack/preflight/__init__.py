@@ -13,6 +13,7 @@ from gpuform.engine.pending import RELEASE
 from gpuform.stack.preflight.check import Finding, local_state
 from infra.model.base.quantities import version_numbers
 from infra.model.environment import Environment
+from infra.model.workload.workload import DeploymentWorkload
 from infra.plan import losses
 from infra.plan.images import releases
 
@@ -76,9 +77,30 @@ def run_checks(
 def require_possible(check: Refusals, env: Environment, state: Mapping[str, Any] | None, live: bool) -> None:
     """Raise InputError for what is refused, but not of a new or replaced cluster. None: state elsewhere."""
     is_kept = state is None or guard_records(state).get("fixed") == losses.contents(env)
-    found = [*check(env, state["deployment"]["resources"] if state else (), live)] if is_kept else []
+    resources = (state["deployment"].get("resources") or ()) if state else ()
+    found = [*check(env, resources, live), *_refuse_switches(env, resources)] if is_kept else []
     if found:
         raise InputError(found[0].path, found[0].fact, found[0].remedy, others=found[1:])
+
+
+def _refuse_switches(env: Environment, resources: Resources) -> Iterator[InputError]:
+    """A workload to or from ``blue_green``: both have a Service of its name, so one must go first."""
+    remedy = "remove the workload, run `gpuform up`, and declare it again; or give it another name"
+    plain = {_name(one["metadata"]) for one in recorded(resources, "kubernetes:apps/v1:Deployment")}
+    coloured = {
+        _name(one["deployment"]["metadata"]) for one in recorded(resources, "gpuform:workloads:BlueGreen")
+    }
+    for index, work in enumerate(env.workloads):
+        if not isinstance(work, DeploymentWorkload):
+            continue
+        if (work.namespace, work.name) in (plain if work.blue_green else coloured):
+            way = "to" if work.blue_green else "from"
+            fact = f"{work.name!r} exists, and no update changes it {way} blue_green"
+            yield InputError(f"workloads[{index}].update", fact, remedy)
+
+
+def _name(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    return metadata.get("namespace", "default"), metadata["name"]
 
 
 def recorded(resources: Resources, kind: str) -> list[dict[str, Any]]:

@@ -35,13 +35,8 @@ from infra.model.base.guard_names import GUARD, VERDICTS
 _PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
 _NAMESPACE = "kubernetes:core/v1:Namespace"
 _MIG_LAYOUT = "gpuform:nodes:MigLayout"
-_DEPLOYMENT, _BLUE_GREEN = "kubernetes:apps/v1:Deployment", "gpuform:workloads:BlueGreen"
 _PROFILE = re.compile(r"(?:([0-9]+)x)?([0-9]+g\.[0-9]+gb[.a-z]*)")
 _RELABELLED = re.compile(r"(labels|taints|nodes.*\.metadata\.labels|nodes.*\.spec\.taints)\b")
-_SWITCH = (
-    "no update changes an existing workload to or from blue_green; remove the workload, update, and declare "
-    "it again, or give it another name"
-)
 _NO_OFFER = "a node offers no GPUs for a moment, running pods stay"
 
 
@@ -66,10 +61,7 @@ def find_effects(
         if _has_effect(step) and step.type in rules and not (cluster_is_lost and _in_another_cluster(step))
         for effect in rules[step.type](step, snapshot)
     ]
-    effects += [
-        *_switch_effects(all_steps),
-        *(item for cloud in clouds for item in cloud.combined(all_steps)),
-    ]
+    effects += [effect for cloud in clouds for effect in cloud.combined(all_steps)]
     return tuple(sorted(dict.fromkeys(effects), key=lambda effect: (effect.weight, effect.what, effect.how)))
 
 
@@ -226,17 +218,6 @@ def _blue_green_effects(step: Step, snapshot: Snapshot) -> Effects:
     return _restart_effects(step, snapshot, "Deployment", metadata, "Deployment", ends, how if rolled else "")
 
 
-def _switch_effects(steps: Sequence[Step]) -> Effects:
-    """A workload to or from ``blue_green``: both resources have its name, and only one can have a Service."""
-    switched = [step for step in steps if step.type in (_BLUE_GREEN, _DEPLOYMENT)]
-    deleted = {step.name: step for step in switched if step.op == "delete"}
-    for step in switched:
-        if step.op == "create" and (old := deleted.get(step.name)):
-            metadata = before(old, "deployment", "metadata") or before(old, "metadata")
-            what = f"Deployment {metadata.get('namespace', 'default')}/{metadata['name']}"
-            yield Effect(Weight.FAILURE, what, _SWITCH)
-
-
 def _restart_effects(
     step: Step, snapshot: Snapshot, kind: str, metadata: Any, owner: str, ends: tuple[str, ...], rolled: str
 ) -> Effects:
@@ -260,9 +241,9 @@ _RULES: Mapping[str, Rule] = {
     _MIG_LAYOUT: _mig_effects,
     "kubernetes:helm.sh/v3:Release": _release_effects,
     "kubernetes:core/v1:Pod": _workload_effects,
-    _DEPLOYMENT: _workload_effects,
+    "kubernetes:apps/v1:Deployment": _workload_effects,
     "kubernetes:apps/v1:StatefulSet": _workload_effects,
     "kubernetes:batch/v1:Job": _workload_effects,
     "kubernetes:serving.kserve.io/v1beta1:InferenceService": _workload_effects,
-    _BLUE_GREEN: _blue_green_effects,
+    "gpuform:workloads:BlueGreen": _blue_green_effects,
 }

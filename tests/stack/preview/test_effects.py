@@ -73,26 +73,6 @@ def test_pods_that_kserve_has_made_are_those_of_its_deployment() -> None:
     assert found.evicts == (pod,)
 
 
-PLAIN, COLOURED = "kubernetes:apps/v1:Deployment", "gpuform:workloads:BlueGreen"
-META = {"metadata": {"namespace": "science", "name": "web"}}
-
-
-@pytest.mark.parametrize(
-    ("old", "state", "new"), [(PLAIN, META, COLOURED), (COLOURED, {"deployment": META}, PLAIN)]
-)
-def test_a_workload_to_or_from_blue_green_fails(old: str, state: dict[str, Any], new: str) -> None:
-    created, deleted = (
-        step({"op": "create", "type": new}),
-        step({"op": "delete", "type": old, "before": state}),
-    )
-    failure, end = effects([created, deleted], SNAPSHOT)
-    assert (failure.weight, failure.what) == (Weight.FAILURE, "Deployment science/web")
-    assert "remove the workload, update, and declare it again" in failure.how
-    assert effects([deleted], SNAPSHOT) == (end,)
-    renamed = step({"op": "create", "type": new, "name": "other"})
-    assert effects([renamed, deleted], SNAPSHOT) == (end,)
-
-
 def test_losses_come_first_and_the_order_of_the_steps_does_not_matter() -> None:
     names = ("a label moves", "a node goes", "a cluster anew", "a workload's image")
     steps = [step(CASES[name]["step"]) for name in names]
