@@ -5,7 +5,7 @@ the two.
 """
 
 PULUMI = "3.256.0"  # github.com/pulumi/pulumi/releases; pyproject.toml pins the SDK to the same version
-KUBERNETES = "1.34.10"  # kubernetes.io/releases
+KUBERNETES = "1.36.3"  # kubernetes.io/releases
 ETCD = "3.6.14"  # github.com/etcd-io/etcd/releases
 KWOK = "0.8.0"  # github.com/kubernetes-sigs/kwok/releases
 HELM = "3.19.0"  # github.com/helm/helm/releases

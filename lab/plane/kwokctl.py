@@ -113,11 +113,14 @@ def _patches(layout: Layout, ports: Mapping[str, int]) -> list[dict[str, object]
 def _aggregation_arguments(layout: Layout) -> dict[str, str]:
     """Arguments by which the API server reaches webhooks and aggregated APIs, and names each request's user.
 
-    The headers are those of kubernetes.io, "Configure the Aggregation Layer"; its certificate is kwokctl's.
+    The headers are those of kubernetes.io, "Configure the Aggregation Layer"; its certificate is kwokctl's
+    (kwok, pkg/kwokctl/pki). From Kubernetes 1.36 on the server does not start without the certificate's name,
+    as users and proxies have one authority.
     """
     return {
         "egress-selector-config-file": str(layout.egress),
         "requestheader-client-ca-file": str(layout.workdir / "pki" / "ca.crt"),
+        "requestheader-allowed-names": "kwok-admin",
         "requestheader-username-headers": "X-Remote-User",
         "requestheader-group-headers": "X-Remote-Group",
         "requestheader-extra-headers-prefix": "X-Remote-Extra-",

@@ -1,6 +1,6 @@
 """Events, and by those of the scheduler and of Karpenter why a pod is pending, in words.
 
-The texts are those of kube-scheduler 1.34 and Karpenter 1.14. The original event text is always shown as
+The texts are those of kube-scheduler 1.36 and Karpenter 1.14. The original event text is always shown as
 well, so an unknown text is not lost.
 """
 

@@ -6,8 +6,8 @@ feature gates: a GPU is either whole or the MIG instances that it had when the d
 NVML knows (PCI addresses, NUMA nodes, engines of an instance) are left out rather than made up.
 
 An unhealthy GPU stays in the slice and claimable: the driver checks health only behind an alpha gate
-(NVMLDeviceHealthCheck). With the gate the device gets a taint, which the API server of Kubernetes 1.34 drops
-unless its own alpha gate (DRADeviceTaints) is set.
+(NVMLDeviceHealthCheck). With the gate the device gets a taint, which an older API server than that of
+Kubernetes 1.36 drops unless its own alpha gate (DRADeviceTaints) is set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DRIVER = keys.DRA_DRIVER
 LOST_TAINT = {"key": f"{DRIVER}/gpu-lost", "effect": "NoSchedule"}
 """Taint of a lost device; used here for every unhealthy GPU, as no XID gives the cause."""
 SLICE_GRACE_S = 30.0
-"""Seconds after which the kubelet deletes the slices of a driver that is gone (Kubernetes 1.34)."""
+"""Seconds after which the kubelet deletes the slices of a driver that is gone (Kubernetes 1.36)."""
 
 _ARCHITECTURES = {"ada-lovelace": "Ada Lovelace"}
 """go-nvlib's names that are not the capitalized family."""

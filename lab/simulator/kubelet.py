@@ -1,6 +1,6 @@
 """The kubelet's device manager: reports the node's devices, and allocates them to pods or rejects the pod.
 
-Messages are those of Kubernetes 1.34 and of NVIDIA's plugin, because people search for them.
+Messages are those of Kubernetes 1.36 and of NVIDIA's plugin, because people search for them.
 """
 
 from __future__ import annotations

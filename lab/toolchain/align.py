@@ -29,9 +29,9 @@ ALIGNED = tuple(dict.fromkeys(CATALOGUE[name].module.name for name in _TOOLS))
 KUBERNETES_LIBRARIES = f"v0.{versions.KUBERNETES.split('.', 1)[1]}"
 """Version of ``k8s.io/api``, ``k8s.io/client-go`` and their like: that of the control plane."""
 LIBRARIES_OF: Mapping[str, str] = MappingProxyType(
-    {"kueue": "1.36", "kwok": "1.36", "karpenter": "1.35", "nfd": "1.35"}
+    {"kube-state-metrics": "1.34", "pulumi-kubernetes": "1.34", "karpenter": "1.35", "nfd": "1.35"}
 )
-"""The Kubernetes of tools that call what the libraries of the control plane do not have."""
+"""The Kubernetes of tools that call what the libraries of the control plane do not have (any more)."""
 KEPT: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # The kubelet's packages do not compile with the newer cgroups.
@@ -108,11 +108,10 @@ def align(folder: Path, go: Path) -> None:
         changed = False
         for name, modules in wanted(before).items():
             edits = [
-                f"-replace={path}={path}@{version}"
-                if precedence(before[name][path]) > precedence(version)
-                else f"-require={path}@{version}"
+                edit
                 for path, version in modules.items()
                 if version != before[name][path]
+                for edit in _edits(path, version, precedence(before[name][path]) > precedence(version))
             ]
             if edits:
                 changed = True
@@ -121,6 +120,12 @@ def align(folder: Path, go: Path) -> None:
                 _run(go, folder / name, "mod", "tidy")
         if not changed:
             return
+
+
+def _edits(path: str, version: str, is_older: bool) -> tuple[str, ...]:
+    """A replacement is dropped first: it would stand against a requirement of a newer version."""
+    change = f"-replace={path}={path}@{version}" if is_older else f"-require={path}@{version}"
+    return f"-dropreplace={path}", change
 
 
 def _run(go: Path, folder: Path, *arguments: str) -> None:

@@ -265,8 +265,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace k8s.io/api => k8s.io/api v0.34.10
+replace k8s.io/api => k8s.io/api v0.36.3
 
-replace k8s.io/apimachinery => k8s.io/apimachinery v0.34.10
+replace k8s.io/apimachinery => k8s.io/apimachinery v0.36.3
 
-replace k8s.io/client-go => k8s.io/client-go v0.34.10
+replace k8s.io/client-go => k8s.io/client-go v0.36.3

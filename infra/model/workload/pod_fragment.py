@@ -25,7 +25,7 @@ FIELDS = frozenset(
         *("terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints", "volumes"),
     )
 )
-"""Of a PodSpec (Kubernetes 1.34), without those that place a pod past the scheduler."""
+"""Of a PodSpec (Kubernetes 1.36), without alpha ones and those that place a pod past the scheduler."""
 CONTAINER_FIELDS = frozenset(
     (
         *("args", "command", "env", "envFrom", "image", "imagePullPolicy", "lifecycle", "livenessProbe"),

@@ -125,12 +125,36 @@ def test_alignment_takes_the_newest_version_of_each_group() -> None:
         {
             "kubernetes": control_plane,
             "prometheus": {"k8s.io/api": "v0.99.0", "golang.org/x/net": "v0.10.0"},
-            "kwok": {"k8s.io/api": "v0.98.0", "k8s.io/utils": "v0.0.0-20260101000000-aaaaaaaaaaaa"},
-            "kueue": newer,
+            "karpenter": {"k8s.io/api": "v0.98.0", "k8s.io/utils": "v0.0.0-20260101000000-aaaaaaaaaaaa"},
+            "nfd": newer,
         }
     )
     both = {**control_plane, "golang.org/x/net": "v0.10.0"}
-    assert found == {"kubernetes": both, "prometheus": both, "kwok": newer, "kueue": newer}
+    assert found == {"kubernetes": both, "prometheus": both, "karpenter": newer, "nfd": newer}
+
+
+def test_alignment_raises_a_library_that_is_replaced_by_an_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``go mod edit -require`` alone leaves the replacement, so that no round would be the last."""
+    new, old = align.KUBERNETES_LIBRARIES, "v0.1.0"
+    for name in align.ALIGNED:
+        (tmp_path / name).mkdir()
+        replaced = f"\nreplace k8s.io/api => k8s.io/api {old}" if name == "prometheus" else ""
+        (tmp_path / name / "go.mod").write_text(f"module m\nrequire k8s.io/api {new}{replaced}\n")
+
+    def edit(go: Path, folder: Path, *arguments: str) -> None:
+        text = (folder / "go.mod").read_text()
+        if "-dropreplace=k8s.io/api" in arguments:
+            text = text.replace(f"\nreplace k8s.io/api => k8s.io/api {old}", "")
+        (folder / "go.mod").write_text(text)
+        assert next(rounds) < 9
+
+    rounds = iter(range(10))
+    monkeypatch.setattr(align, "_run", edit)
+    monkeypatch.setattr(align, "LIBRARIES_OF", {})
+    align.align(tmp_path, Path("go"))
+    assert {made["k8s.io/api"] for made in align.read(tmp_path).values()} == {new}
 
 
 @pytest.mark.parametrize(
@@ -153,11 +177,11 @@ ANSWERS = [
     ("pulumi", "v3.256.0", "3.256.0"),
     ("pulumi", "v3.256.1", ""),
     ("pulumi", "v3.255.0", ""),
-    ("kube-apiserver", "Kubernetes v1.34.10", "1.34.10"),
-    ("kube-apiserver", "Kubernetes v1.34.9", ""),
-    ("kube-scheduler", "Kubernetes v1.34.10-rc.1", ""),
-    ("kubectl", "Client Version: v1.34.10\nKustomize Version: v5.7.1", "1.34.10"),
-    ("kubectl", "Client Version: v1.33.4\nKustomize Version: v1.34.10", ""),
+    ("kube-apiserver", "Kubernetes v1.36.3", "1.36.3"),
+    ("kube-apiserver", "Kubernetes v1.36.2", ""),
+    ("kube-scheduler", "Kubernetes v1.36.3-rc.1", ""),
+    ("kubectl", "Client Version: v1.36.3\nKustomize Version: v5.7.1", "1.36.3"),
+    ("kubectl", "Client Version: v1.33.4\nKustomize Version: v1.36.3", ""),
     ("etcd", "etcd Version: 3.6.14\nGit SHA: a061450\nGo Version: go1.24.7", "3.6.14"),
     ("etcd", "etcd Version: 3.6.15\nGit SHA: 1", "3.6.15"),
     ("etcd", "etcd Version: 3.6.13\nGit SHA: 1", ""),
