@@ -26,6 +26,8 @@ KINDS = frozenset(
         ("v1", "ResourceQuota"),
         ("v1", "Service"),
         ("v1", "ServiceAccount"),
+        ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding"),
         ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
         ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
         ("apps/v1", "Deployment"),

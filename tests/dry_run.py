@@ -19,7 +19,7 @@ STRICT = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "kubectl
 
 
 class DryRun:
-    """Each method returns the server's refusal, or its warnings; empty if it takes the object as it is."""
+    """`apply` and `create` return the server's refusal or its warnings: empty if it takes the object."""
 
     def __init__(self, kubeconfig: Path, runner: asyncio.Runner) -> None:
         self._client, self._run = Client(load_access(kubeconfig)), runner.run
@@ -32,6 +32,13 @@ class DryRun:
 
     def create(self, item: dict[str, Any]) -> str:
         return self._send("POST", self._path(item), item, {}, "application/json")
+
+    def stored(self, item: dict[str, Any]) -> dict[str, Any]:
+        """The object as `create` would store it; raises ApiError for a refusal."""
+        path, kind = self._path(item), "application/json"
+        sent = self._client.request("POST", path, params=STRICT, body=item, content_type=kind, retry=False)
+        found: dict[str, Any] = self._run(sent).json()
+        return found
 
     def close(self) -> None:
         self._run(self._client.close())

@@ -34,6 +34,8 @@ def lines(env: Environment, name: str) -> str:
     taints = sharing.pool_taints(env, pool)
     if taints and all(pod_needs.tolerated_at_admission(env, taint, offers) for taint in taints):
         comments.append("# EKS adds the toleration itself (admission plugin ExtendedResourceToleration).")
+    elif resource and env.admission == "fix":
+        comments.append("# The API server adds all but the limits and the selector itself (admission: fix).")
     if pool.by_claim:
         classes = ", ".join(allocatable.claimable(pool))
         comments.append(f"# TEMPLATE: a ResourceClaimTemplate of device class {classes}.")

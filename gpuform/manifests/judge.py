@@ -243,12 +243,14 @@ class _Pod:
 
     def _untolerated(self, pool: Pool) -> list[dict[str, str]]:
         tolerations = entries(self._pod.spec, "tolerations")
+        selected = str(mapping_at(self._pod.spec, ("nodeSelector",)).get(labels.POOL))
         return [
             taint
             for taint in sharing.pool_taints(self._env, pool)
             if taint["effect"] != "PreferNoSchedule"
             and not any(tolerates(item, taint) for item in tolerations if isinstance(item, Mapping))
             and not pod_needs.tolerated_at_admission(self._env, taint, self._resources)
+            and not pod_needs.is_fixed(self._env, pool, taint, self._resources, selected)
         ]
 
     def _tolerations(self, pool: Pool, taints: Sequence[Mapping[str, str]]) -> Iterator[dict[str, str]]:
@@ -287,6 +289,8 @@ class _Pod:
     # What else it needs
 
     def _fields(self) -> Iterator[Finding]:
+        if self._env.admission == "fix" and self._resources:
+            return
         needed = pod_needs.fields(self._env, [], bool(self._resources), bool(self._claimed))
         facts = {
             "runtimeClassName": "without this RuntimeClass its containers see no GPU on these nodes",

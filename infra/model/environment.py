@@ -54,10 +54,11 @@ class Environment(Model):
     scheduling: Scheduling | None = option(
         "How pods with GPUs are placed; by the cluster's own scheduler if left out."
     )
-    admission: Literal["warn", "deny"] | None = option(
+    admission: Literal["warn", "deny", "fix"] | None = option(
         "What the API server does with a pod that requests GPUs and that no pool can ever run: warn, or deny "
-        "it (Deployments and the like are only warned about). All GPU nodes must be the pools'. "
-        "A namespace with the label gpuform.io/admission=off is left out. Neither if left out."
+        "it (Deployments and the like are only warned about); fix adds tolerations and the like to pods, and "
+        "warns (Kubernetes 1.36). All GPU nodes must be the pools'. "
+        "A namespace with the label gpuform.io/admission=off is left out. None of it if left out."
     )
     priorities: dict[PriorityName, PriorityValue] = option(
         "Priority classes by name, each with its value: pods of a higher one are scheduled first and "

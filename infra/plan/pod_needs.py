@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from infra.model.base import labels
 from infra.model.base.namespaces import SCHEDULER
@@ -43,6 +43,20 @@ def tolerated_at_admission(env: Environment, taint: Mapping[str, str], resources
     plugin/pkg/admission/extendedresourcetoleration).
     """
     return env.cluster.kind == "aws" and taint["effect"] == "NoSchedule" and taint["key"] in resources
+
+
+def is_fixed(
+    env: Environment, pool: Pool, taint: Mapping[str, str], names: Collection[str], selected: str
+) -> bool:
+    """Whether ``admission: fix`` adds the toleration to a pod that requests these resources.
+
+    It does for a taint of all pools that offer one of them, and for those of the ``selected`` pool, which the
+    pod names by the label gpuform.io/pool.
+    """
+    if env.admission != "fix" or not names:
+        return False
+    offering = [one for one in env.pools if not allocatable.max_resources(one).keys().isdisjoint(names)]
+    return selected == pool.name or all(taint in sharing.pool_taints(env, one) for one in offering)
 
 
 def node_labels(env: Environment, pool: Pool) -> dict[str, tuple[str, ...]]:

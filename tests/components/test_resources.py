@@ -31,6 +31,7 @@ _ROLE = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "n
 REQUIRED: dict[str, dict[str, Any]] = {
     "ClusterRoleBinding": _ROLE,
     "Deployment": {"spec": {"revisionHistoryLimit": 2}},
+    "MutatingAdmissionPolicyBinding": {"spec": {"policyName": "a"}},
     "PriorityClass": {"value": 7},
     "ResourceClaimTemplate": {"spec": {"spec": {"devices": {}}}},
     "RoleBinding": _ROLE,

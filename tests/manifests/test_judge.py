@@ -147,7 +147,7 @@ CASES = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text())
 @pytest.mark.parametrize("case", CASES, ids=[(case["found"] or ["none"])[0][:60] for case in CASES])
 def test_what_is_found(case: dict[str, Any]) -> None:
     text = yaml.safe_dump({"kind": "Pod", "spec": case["spec"]})
-    assert facts(on("embedded", *case["pools"]), text) == case["found"]
+    assert facts(on("embedded", *case["pools"], **case.get("env", {})), text) == case["found"]
 
 
 def test_a_pod_with_adapters_gets_the_right_to_lock_memory() -> None:

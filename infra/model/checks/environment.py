@@ -10,6 +10,7 @@ from infra.model.base import registries
 from infra.model.base.errors import InputError
 from infra.model.base.fields import listing, node_limit
 from infra.model.base.prices import Cost
+from infra.model.base.quantities import version_numbers
 from infra.model.checks import aws, hosts, node_keys, openstack, queues, rdma, workloads
 from infra.model.checks.operator import check_monitoring, check_operator, operator_warnings
 from infra.model.environment import Environment
@@ -39,6 +40,9 @@ def check(env: Environment) -> None:
     node_keys.check(env.cluster.kind, env.pools, shares)
     minor = env.cluster.version if isinstance(env.cluster, AwsCluster | OpenstackCluster) else None
     scheduling.check_scheduling(env.cluster.kind, minor, env.scheduling)
+    if env.admission == "fix" and minor and version_numbers(minor) < (1, 36):
+        fact = f"Kubernetes {minor} does not serve MutatingAdmissionPolicy v1, which fix needs"
+        raise InputError("admission", fact, "use version 1.36 or newer, or warn or deny")
     workloads.check_workloads(env.pools, env.workloads)
     workloads.check_notebooks(env)
     node_resources.check(env)
