@@ -78,11 +78,16 @@ def drift_parts(result: Drift, repaired: Drift | None = None) -> Iterator[Table 
     """
     gone = set(repaired.findings if repaired else ()) - set(result.findings)
     done = f"repaired {_extent(Drift(result.stack, tuple(gone)))}; " if gone else ""
+    if result.out_of_use:
+        closed = f"the taint of the health loop on {', '.join(result.out_of_use)}, and GPUs that they lack"
+        yield Text(f"no drift: {closed}; see `gpuform status {result.stack}`")
     if not result.findings:
         yield Text(f"{result.stack}: {done}no drift", style="bold")
         return
     yield from (drift_table(result), "")
     then = f"`gpuform drift {result.stack} --repair` restores what is declared"
+    if all(item.path.startswith("status.") for item in result.findings):
+        then = f"`--repair` brings back no GPU that a fault took: see `gpuform status {result.stack}`"
     if repaired:
         asks = f"`gpuform status {result.stack}`, and `kubectl get -o yaml --show-managed-fields`"
         then = f"it is broken or changed again: see {asks} for who changes it"

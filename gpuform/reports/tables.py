@@ -175,9 +175,11 @@ def build_table(
 
 
 def trouble_lines(current: ClusterStatus) -> list[str]:
-    """A line per node not admitted yet or without a pool, and per pod in trouble, system ones included."""
-    nodes = (node for pool in current.pools for node in pool.nodes if node.waits_for)
-    lines = [f"node {node.name} takes no pods yet: {node.waits_for}" for node in nodes]
+    """A line per node that takes no pods or has no pool, and per pod in trouble, system ones included."""
+    nodes = [node for pool in current.pools for node in pool.nodes]
+    lines = [f"node {node.name} takes no pods yet: {node.waits_for}" for node in nodes if node.waits_for]
+    closed = (node for node in nodes if node.closed and not node.waits_for)
+    lines += [f"node {node.name} takes no new pods: {node.closed}" for node in closed]
     for name, label in current.unassigned_nodes.items():
         state = f"is {label}" if label else "is missing"
         lines.append(f"node {name} offers GPUs but is in no declared pool: its label {labels.POOL} {state}")

@@ -221,6 +221,9 @@ def test_a_node_that_is_not_proven_says_what_it_waits_for(noted: dict[str, str],
     assert tables.trouble_lines(current) == [f"node t4-0 takes no pods yet: {waits_for}"]
     live["spec"] = {}
     assert tables.trouble_lines(summarise_status(ENV, [live], [])) == []
+    live["spec"] = {"unschedulable": True, "taints": [{"key": "gpuform.io/gpu-unhealthy", "value": "reset"}]}
+    says = "node t4-0 takes no new pods: cordoned, out of use: reset"
+    assert tables.trouble_lines(summarise_status(ENV, [live], [])) == [says]
 
 
 @pytest.mark.parametrize(

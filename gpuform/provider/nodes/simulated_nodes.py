@@ -13,7 +13,7 @@ from gpuform.provider.nodes import taints
 from gpuform.provider.nodes.cluster import Cluster, Manifest, managed_labels
 from gpuform.provider.nodes.inputs import check_inputs
 from gpuform.provider.properties import UNKNOWN, reveal
-from infra.model.base.labels import HOSTNAME, NODE_STATE, POOL
+from infra.model.base.labels import GPU_UNHEALTHY, HOSTNAME, NODE_STATE, POOL
 
 _TEMPLATE = ("labels", "annotations", "taints")
 _INPUTS = ("kubeconfig", "context", *_TEMPLATE, "nodes")
@@ -27,9 +27,9 @@ class SimulatedNodes:
 
     ``nodes`` has the names. What differs on a live node is below its name, in the form of its manifest: only
     a refresh writes that, and the program's value is empty. The nodes belong to this resource alone, so
-    fields set by other managers are overwritten. A node of the pool that this resource has applied and that
-    no state has, since a run was killed, is deleted as well. Requests run in parallel: the client limits its
-    connections. Kubeconfig and context are not compared.
+    fields set by other managers are overwritten; only the taint of the health loop stays. A node of the pool
+    that this resource has applied and that no state has, since a run was killed, is deleted as well. Requests
+    run in parallel: the client limits its connections. Kubeconfig and context are not compared.
     """
 
     def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
@@ -125,7 +125,10 @@ async def _for_each(
 
 async def _apply_node(cluster: Cluster, name: str, inputs: Mapping[str, Any], live: Manifest | None) -> None:
     path = _path(name)
-    await cluster.client.apply(path, _manifest(name, inputs), manager=_MANAGER, force=True)
+    body = _manifest(name, inputs)
+    if out_of_use := [taint for taint in taints.current(live or {}) if taint["key"] == GPU_UNHEALTHY]:
+        body["spec"] = {"taints": [*taints.current(body), *out_of_use]}
+    await cluster.client.apply(path, body, manager=_MANAGER, force=True)
     for entry in live["metadata"].get("managedFields") or () if live else ():
         if entry["operation"] == "Apply" and entry["manager"].startswith(_FORMER_MANAGER):
             # A label that we give up later would stay as that manager's.
@@ -163,7 +166,8 @@ def _differing(node: Manifest, inputs: Mapping[str, Any]) -> dict[str, Any]:
         live, declared = node["metadata"].get(part) or {}, wanted["metadata"][part]
         if values := {key: live.get(key, "") for key in declared if live.get(key) != declared[key]}:
             found.setdefault("metadata", {})[part] = values
-    ours = [taint for taint in taints.current(node) if not taint["key"].startswith(NODE_STATE)]
+    others = (NODE_STATE, GPU_UNHEALTHY)
+    ours = [taint for taint in taints.current(node) if not taint["key"].startswith(others)]
     tainted, declared = (
         {taints.key_of(taint): taints.value_of(taint) for taint in listed}
         for listed in (ours, taints.current(wanted))

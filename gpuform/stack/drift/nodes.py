@@ -48,6 +48,17 @@ def check_nodes(env: Environment, rules: DriftRules, nodes: Iterable[Node]) -> I
             yield from _check_node(env, pool, node)
 
 
+def out_of_use(env: Environment, nodes: Iterable[Node]) -> Iterator[str]:
+    """Names of this environment's nodes with the taint of the health loop."""
+    for node in nodes:
+        if _is_out_of_use(node) and _labels(node).get(labels.ENVIRONMENT, env.name) == env.name:
+            yield str(node["metadata"]["name"])
+
+
+def _is_out_of_use(node: Node) -> bool:
+    return any(taint["key"] == labels.GPU_UNHEALTHY for taint in _taints(node))
+
+
 def _labels(node: Node) -> Mapping[str, str]:
     node_labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     return node_labels
@@ -87,9 +98,11 @@ def _check_node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
     if env.is_simulated:  # other nodes get taints from the cloud, autoscalers and Kubernetes
         declared = {(taint["key"], taint["effect"]) for taint in taints}
         for key, effect in sorted(tainted.keys() - declared):
-            if not key.startswith(labels.NODE_STATE):
+            if not key.startswith((labels.NODE_STATE, labels.GPU_UNHEALTHY)):
                 value = tainted[key, effect] or "no value"
                 yield Finding(name, f"{TAINTS}[{key}:{effect}]", "added", "cluster", "none", value)
+    if _is_out_of_use(node):
+        return  # it may lack the broken GPU
     gpus = node_gpus(pool, live_labels)
     if gpus in pool.gpu_counts:
         yield from _check_gpus(name, resources(pool, gpus), node.get("status", {}).get("allocatable", {}))

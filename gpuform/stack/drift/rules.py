@@ -51,13 +51,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Drift:
-    """All findings of one stack."""
+    """All findings of one stack; ``out_of_use`` are the nodes with the taint of the health loop."""
 
     stack: str
     findings: tuple[Finding, ...]
+    out_of_use: tuple[str, ...] = ()
 
     @classmethod
-    def merge(cls, stack: str, engine: Iterable[Finding], cluster: Iterable[Finding]) -> Drift:
+    def merge(
+        cls,
+        stack: str,
+        engine: Iterable[Finding],
+        cluster: Iterable[Finding],
+        out_of_use: Iterable[str] = (),
+    ) -> Drift:
         """Merge both sources: a finding in both appears once, in the cluster's form, with its values."""
         findings = sorted(set(cluster))
         checked = {finding.resource for finding in findings if finding.path.startswith(TAINTS)}
@@ -69,12 +76,13 @@ class Drift:
             for finding in set(engine)
             if (finding.resource, finding.path) not in places and finding.resource not in missing_resources
         ]
-        return cls(stack, tuple(sorted([*findings, *unknown])))
+        return cls(stack, tuple(sorted([*findings, *unknown])), tuple(sorted(out_of_use)))
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform drift --json``."""
         return {
             "stack": self.stack,
             "drift": bool(self.findings),
+            "out_of_use": list(self.out_of_use),
             "findings": [asdict(finding) for finding in self.findings],
         }

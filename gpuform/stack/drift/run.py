@@ -12,7 +12,7 @@ from gpuform.checkout.paths import Paths
 from gpuform.engine import Engine, Step
 from gpuform.engine.events import SIMULATED_NODES, fields, path_steps, resource_name, shown_values
 from gpuform.engine.files import Tools
-from gpuform.kubernetes.cluster import Reader
+from gpuform.kubernetes.cluster import Json, Reader
 from gpuform.kubernetes.kinds import CONFIG_MAP, NODE
 from gpuform.kubernetes.kubeconfig_errors import unreachable_failure
 from gpuform.stack.cluster_access import ClusterAccess, stack_kubeconfig
@@ -43,12 +43,13 @@ def find_drift(
         raise no_resources(stack)
     say(f"reading the cluster of {stack}")
     with stack_kubeconfig(env, reach, paths, engine, stack) as (kubeconfig, context):
-        of_cluster = list(_cluster_findings(env, rules, stack, kubeconfig, context))
+        live_nodes, config_maps = _read_cluster(env, stack, kubeconfig, context)
+    of_cluster = [*nodes.check_nodes(env, rules, live_nodes), *nodes.check_maps(env, config_maps)]
     say(f"refreshing the resources of {stack}")
     result = engine.drift(stack, on_event=lambda event: None)
     pairs = ((step, finding) for step in result.steps for finding in step_findings(step))
     findings = [finding for step, finding in pairs if not rules.is_expected(env, step, finding.path)]
-    return Drift.merge(stack, findings, of_cluster)
+    return Drift.merge(stack, findings, of_cluster, nodes.out_of_use(env, live_nodes))
 
 
 def no_resources(stack: str) -> Failure:
@@ -106,19 +107,17 @@ def _node_findings(step: Step) -> Iterator[Finding]:
         yield Finding(f"Node {name}", where, how, "engine", values[0], values[1])
 
 
-def _cluster_findings(
-    env: Environment, rules: DriftRules, stack: str, kubeconfig: Path, context: str | None
-) -> Iterator[Finding]:
+def _read_cluster(
+    env: Environment, stack: str, kubeconfig: Path, context: str | None
+) -> tuple[list[Json], list[Json]]:
+    """The nodes, and the ConfigMaps of the operands' namespaces."""
     namespaces = {item["metadata"]["namespace"] for item in nodes.planned_config_maps(env)}
     try:
         with Reader(kubeconfig, context) as cluster:
-            live_nodes = cluster.list_objects(NODE)
-            config_maps = [
+            return cluster.list_objects(NODE), [
                 item
                 for namespace in sorted(namespaces)
                 for item in cluster.list_objects(CONFIG_MAP, namespace)
             ]
     except (OSError, ValueError) as error:
         raise unreachable_failure(stack, kubeconfig, error) from None
-    yield from nodes.check_nodes(env, rules, live_nodes)
-    yield from nodes.check_maps(env, config_maps)

@@ -7,7 +7,7 @@ import pytest
 from gpuform.kubernetes.client import ApiError
 from gpuform.provider.handler import Change, InitFailed
 from gpuform.provider.nodes.cluster import managed_labels
-from infra.model.base.labels import POOL
+from infra.model.base.labels import GPU_UNHEALTHY, POOL
 
 pytestmark = [pytest.mark.cluster, pytest.mark.anyio]
 
@@ -98,6 +98,16 @@ async def test_what_was_changed_by_hand_is_found_and_restored(pool):
     await pool.update(**declared(pool, 0, 1, 2, labels={"a": "b"}))
     assert (await pool.read()).inputs["nodes"] == {first: {}, second: {}, third: {}}
     assert (await pool.labels(first))["theirs"] == "x"
+
+
+async def test_the_taint_of_the_health_loop_is_no_drift_and_stays(pool):
+    name = f"{pool.name}-0"
+    unhealthy = {"key": GPU_UNHEALTHY, "value": "replace", "effect": "NoSchedule"}
+    await pool.create(**declared(pool, 0))
+    await pool.cluster.patch(name, {"spec": {"taints": [TAINT, unhealthy]}})
+    assert (await pool.read()).inputs["nodes"] == {name: {}}
+    await pool.update(**declared(pool, 0, labels={"x.y/z": "1"}))
+    assert unhealthy in (await pool.node(name))["spec"]["taints"]
 
 
 async def test_a_node_of_a_killed_run_is_deleted_and_one_of_others_is_not(pool):

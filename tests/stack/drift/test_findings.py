@@ -35,6 +35,7 @@ TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 MIG = 'metadata.labels["nvidia.com/mig.config{}"]'
 DRIVER = "nvidia.com/cuda.driver-version.full"
 DRIVER_AT = f'metadata.labels["{DRIVER}"]'
+OUT_OF_USE = {"key": "gpuform.io/gpu-unhealthy", "value": "replace", "effect": "NoSchedule"}
 
 
 def live_nodes() -> dict[str, dict[str, Any]]:
@@ -95,6 +96,10 @@ def labels(live: dict[str, dict[str, Any]], name: str) -> dict[str, str]:
         (lambda live: live.pop("cpu-0"), [("Node cpu-0", "", "missing", "a node of pool cpu", "none")]),
         (lambda live: live["t4-0"]["spec"].update(
             taints=[{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]), []),
+        (lambda live: (live["t4-0"]["spec"]["taints"].append(OUT_OF_USE),
+                       live["t4-0"]["status"]["allocatable"].clear()), []),
+        (lambda live: live["t4-0"]["spec"].update(taints=[OUT_OF_USE]),
+         [("Node t4-0", "spec.taints[nvidia.com/gpu:NoSchedule]", "missing", "true", "none")]),
     ],
 )  # fmt: skip
 def test_nodes(change: Callable[[dict[str, dict[str, Any]]], Any], message: list[tuple[str, ...]]) -> None:
@@ -102,6 +107,15 @@ def test_nodes(change: Callable[[dict[str, dict[str, Any]]], Any], message: list
     change(live)
     found = nodes.check_nodes(EMBEDDED, DriftRules(), live.values())
     assert [(one.resource, one.path, one.how, one.expected, one.found) for one in found] == message
+
+
+def test_nodes_out_of_use_are_those_of_this_environment() -> None:
+    live = live_nodes()
+    for name in ("mig-0", "t4-0"):
+        live[name]["spec"]["taints"].append(OUT_OF_USE)
+    labels(live, "mig-0")["gpuform.io/environment"] = "other"
+    labels(live, "t4-0")["gpuform.io/environment"] = EMBEDDED.name
+    assert list(nodes.out_of_use(EMBEDDED, live.values())) == ["t4-0"]
 
 
 def test_nodes_of_an_existing_cluster_are_those_that_the_selector_finds() -> None:
@@ -272,7 +286,7 @@ def test_finding_of_engine_and_cluster_is_listed_once() -> None:
     values = (("Node a", "", "missing", "cluster", "a node", "none"),
               ("Node b", "spec.x", "changed", "engine", "", ""))  # fmt: skip
     findings = [dict(zip(keys, own, strict=True)) for own in values]
-    assert drift.to_json() == {"stack": "s", "drift": True, "findings": findings}
+    assert drift.to_json() == {"stack": "s", "drift": True, "out_of_use": [], "findings": findings}
 
 
 def rendered(drift: Drift, repaired: Drift | None = None) -> str:
@@ -290,6 +304,16 @@ def test_the_table_names_keys_in_brackets_and_counts() -> None:
     restores = "`gpuform drift s --repair` restores what is declared"
     assert text.splitlines()[-1] == f"s: drift, 1 in 1 resource; {restores}"
     assert rendered(Drift("s", ())) == "s: no drift\n"
+
+
+def test_no_repair_is_advised_for_what_a_fault_took() -> None:
+    lost = Finding("Node a", 'status.allocatable["nvidia.com/gpu"]', "changed", "cluster", "4", "3")
+    advice = "`--repair` brings back no GPU that a fault took: see `gpuform status s`"
+    assert rendered(Drift("s", (lost,))).splitlines()[-1] == f"s: drift, 1 in 1 resource; {advice}"
+    out_of_use = Drift("s", (), ("a", "b"))
+    note = "no drift: the taint of the health loop on a, b, and GPUs that they lack; see `gpuform status s`"
+    assert rendered(out_of_use).splitlines() == [note, "s: no drift"]
+    assert out_of_use.to_json() == {"stack": "s", "drift": False, "out_of_use": ["a", "b"], "findings": []}
 
 
 def test_after_a_repair_it_is_said_what_was_repaired_and_what_remains() -> None:
