@@ -31,7 +31,10 @@ def recovery_steps(
     quiet_since: Mapping[str, float],
     now: float,
 ) -> list[Step]:
-    """For nodes with our taint: lift it, report what they wait for, or restore a removed taint."""
+    """For nodes with our taint: lift it, report what they wait for, or restore a removed taint.
+
+    In mode ticket also a ticket for each that was cordoned without one; that is not counted: the node is out.
+    """
     if not settings.is_acting:
         return []
     steps = []
@@ -44,6 +47,9 @@ def recovery_steps(
             steps.append(
                 Step("restore", name, kind, (), "the taint was removed by another program or person")
             )
+        elif settings.mode == "ticket" and record.get("action") == "cordon" and not is_repaired(node):
+            faults = tuple(Fault.from_id(id) for id in record.get("faults", ()) if id.count("|") >= 4)
+            steps.append(Step("ticket", name, kind, faults, "the node was cordoned without one"))
         if not is_repaired(node):
             continue
         reason = _wait_reason(settings, node, active.get(name, []), quiet_since.get(name), now)

@@ -57,6 +57,7 @@ class FakeLoop:
             self.state = decisions.mark_done(self.state, step.at, step.node, now)
         if step.action in ("cordon", "ticket"):
             record = {"class": step.kind, "boot": node.boot_id, "faults": [fault.id for fault in step.faults]}
+            record |= {"action": step.action}
             node = dataclasses.replace(node, record=record, taint=step.kind, repaired=None)
         elif step.action == "lift":
             node = dataclasses.replace(node, record=None, taint=None, repaired=None)

@@ -167,6 +167,38 @@ def test_a_cordoned_node_is_not_forgotten_when_the_rest_of_its_action_failed(
     assert loop.run(faults if active else [], NOW + 75) == [] or expected == [("wait", "n")]
 
 
+@pytest.mark.parametrize("active", [[fault("n00")], []])
+def test_a_node_that_was_cordoned_before_mode_ticket_gets_its_ticket_once(active: list[Fault]) -> None:
+    loop = FakeLoop(nodes(5))
+    loop.run([fault("n00"), fault("n01")], NOW)
+    loop.settings = dataclasses.replace(TICKET, budget=0.01)
+    (step,) = loop.run(active, NOW + 7200, fails=True)
+    assert (step.action, step.node, [one.id for one in step.faults]) == ("ticket", "n00", [fault("n00").id])
+    loop.restart()
+    assert taken(loop.run(active, NOW + 7215)) == [("ticket", "n00")]
+    assert loop.run(active, NOW + 7230) == []
+    assert loop.state.actions == [], "it uses none of the budget"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"repaired": "new GPU"}, [("wait", "n00")]),
+        ({"record": {"class": "replace", "action": "cordon", "faults": ["by hand"]}}, [("ticket", "n00")]),
+        ({"taint": None}, [("restore", "n00")]),
+        ({"record": None}, []),
+    ],
+)
+def test_a_repaired_node_and_one_that_others_have_tainted_get_no_ticket(
+    changes: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    loop = FakeLoop(nodes(5))
+    loop.run([fault("n00")], NOW)
+    loop.change_node("n00", **changes)
+    loop.settings = TICKET
+    assert taken(loop.run([], NOW + 15)) == expected
+
+
 def test_a_pending_action_is_resumed_by_a_loop_that_acts_again_and_keeps_its_place_in_the_budget() -> None:
     loop = FakeLoop(nodes(5))
     loop.settings = dataclasses.replace(CORDON, mode="ticket")

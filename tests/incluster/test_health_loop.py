@@ -37,8 +37,8 @@ def server() -> FakeCluster:
     return cluster
 
 
-def execute(server: FakeCluster, action: str) -> str:
-    step = Step(action, "n", "replace", (fault("n"),), "", NOW)
+def execute(server: FakeCluster, action: str, at: float = NOW) -> str:
+    step = Step(action, "n", "replace", (fault("n"),), "", at)
     return NodeActions(server).execute(step, server.nodes_by_name["n"], NOW)
 
 
@@ -55,6 +55,18 @@ def test_repeated_action_keeps_the_repair_and_boot_noted_since(server: FakeClust
     execute(server, "ticket")
     assert server.taint("n") == "replace"
     assert foreign in server.nodes_by_name["n"]["spec"]["taints"]
+
+
+def test_a_later_ticket_changes_nothing_else_and_is_noted_after_it_is_written(server: FakeCluster) -> None:
+    execute(server, "cordon")
+    before = server.nodes_by_name["n"]
+    server.before = lambda method, path: pytest.fail(path) if server.maps == {} and "nodes" in path else None
+    assert execute(server, "ticket", at=0) == "ticket gpu-ticket-n"
+    after = server.nodes_by_name["n"]
+    old, new = (json.loads(node["metadata"]["annotations"][RECORD]) for node in (before, after))
+    assert new == {**old, "action": "ticket"}
+    assert (after["spec"], after["status"]) == (before["spec"], before["status"])
+    assert server.maps["gpu-ticket-n"]["metadata"]["labels"] == {"gpuform.io/ticket": "open"}
 
 
 @pytest.mark.parametrize("host", ["", "[::1]", "127.0.0.1"])
