@@ -30,6 +30,7 @@ from gpuform.cli.output import (
 )
 from gpuform.engine import plugins
 from gpuform.reports import tables
+from infra.model.environment import Environment
 from infra.strict_yaml import short_path
 from lab.plane import ControlPlane
 from lab.toolchain import Toolchain, space
@@ -60,7 +61,7 @@ def doctor(
 
     paths = Paths.anywhere() if stack is None else Paths.here(stack)
     env = load_environment(stack, paths) if stack is not None else None
-    all_findings = list(check_machine(paths))
+    all_findings = list(check_machine(paths, env))
     if stack is not None and env is not None:
         print_warnings(env)
         require_own_values(env)
@@ -86,8 +87,8 @@ def preflight(stack: Stack) -> None:
     require_passed(env, paths, stack, Console(stderr=True, highlight=False))
 
 
-def check_machine(paths: Paths) -> Iterator[Finding]:
-    """Check the machine; changes nothing and builds nothing."""
+def check_machine(paths: Paths, env: Environment | None) -> Iterator[Finding]:
+    """Check the machine, for this stack if one is given; changes nothing and builds nothing."""
     from gpuform.stack.preflight.check import Finding
 
     toolchain = Toolchain(paths)
@@ -114,7 +115,7 @@ def check_machine(paths: Paths) -> Iterator[Finding]:
     status = ControlPlane(paths, toolchain).status()
     if status.ready:
         yield Finding("control plane", "PASS", f"Kubernetes {status.kubernetes} at {status.server}")
-    else:
+    elif env is None or env.is_simulated:
         yield Finding("control plane", "SKIP", "not running", start_command(paths.stack))
 
 

@@ -14,7 +14,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator
 
 from infra.model.base.errors import InputError
-from infra.model.base.fields import SHARE, Model, NodeCount, Strict, matching, option, refusing
+from infra.model.base.fields import (
+    SHARE,
+    Model,
+    NodeCount,
+    Strict,
+    matching,
+    number_as_text,
+    option,
+    refusing,
+)
 from infra.model.base.quantities import seconds
 from infra.model.openstack.cluster import OpenstackCluster
 from infra.model.platform.monitoring import Monitoring
@@ -37,9 +46,14 @@ Repair = Literal["eks", "karpenter"]
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 
 
-Share = Annotated[Strict, matching(SHARE, "a share of the nodes", "write 1% to 100%, for example 20%")]
+Share = Annotated[
+    Strict,
+    BeforeValidator(number_as_text),
+    matching(SHARE, "a share of the nodes", "write 1% to 100%, for example 20%"),
+]
 Window = Annotated[
     Strict,
+    BeforeValidator(number_as_text),
     matching("[1-9][0-9]{0,8}[mh]", "a duration", "write it in minutes or hours, for example 1h"),
     refusing(
         lambda value: not _SHORTEST_S <= seconds(value) <= _LONGEST_S,

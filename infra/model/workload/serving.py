@@ -142,9 +142,31 @@ class Scale(Model):
             fact = "without pods none counts requests, so the first request would start no pod"
             remedy = "use 1 or more, or give a query of what is in front of the pods (ingress, gateway)"
             raise InputError("min", fact, remedy)
-        if self.query is not None and not self.query.strip():
-            raise InputError("query", "is empty", "give a PromQL expression, or leave it out")
+        if self.query is not None:
+            _check_query(self.query)
         return self
+
+
+_TEXT_OR_COMMENT = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`[^`]*`|#.*""")
+"""Of PromQL [prometheus.io, querying, basics: string literals, comments]."""
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+def _check_query(query: str) -> None:
+    """Refuse what is no PromQL at first sight: only Prometheus has its parser."""
+    code = _TEXT_OR_COMMENT.sub("", query)
+    if not code.strip():
+        raise InputError("query", "is empty", "give a PromQL expression, or leave it out")
+    opened: list[str] = []
+    for mark in re.findall(r"[][(){}'\"`]", code):
+        if mark in _CLOSING:
+            opened.append(mark)
+        elif not opened or _CLOSING[opened.pop()] != mark:
+            opened = [mark]
+            break
+    if opened:
+        fact = f"is no PromQL: {opened[-1]!r} has no counterpart"
+        raise InputError("query", fact, "correct it, and try it in Prometheus")
 
 
 MODEL_MOUNT = "/mnt/models"
