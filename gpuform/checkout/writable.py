@@ -1,4 +1,4 @@
-"""Checks that a folder can be created and written, before any work starts."""
+"""Checks that a folder can be created and written, before any work starts; creates the state's."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ def require_state(state: Path) -> None:
     if version_numbers(written) > version_numbers(running):
         fact = f"gpuform {written} has written this state, and this is gpuform {running}"
         raise InputError(str(file), fact, f"install gpuform {written} or a newer one")
+
+
+def make_state(state: Path) -> None:
+    """As `require_state`, then create it, with a .gitignore of all that is in it, as venv does."""
+    require_state(state)
+    state.mkdir(parents=True, exist_ok=True)
+    ignored = state / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("*\n", encoding="utf-8")
 
 
 def version_file(state: Path) -> Path:

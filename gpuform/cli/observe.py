@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from gpuform.checkout import writable
 from gpuform.checkout.errors import InputError
 from gpuform.checkout.paths import Paths
 from gpuform.checkout.stacks import load_environment
@@ -199,6 +200,8 @@ def report(
     file = output or (Path("gpuform-report.html") if kubeconfig else page_of(paths))
     require_file(file, "-o")
     report_facts = read()
+    if file == page_of(paths):
+        writable.make_state(paths.state)
     save_page(file, report_facts, paths.installation)
     why = report_facts.view.why
     show(as_json, {"file": str(file), "why": why}, ())

@@ -110,6 +110,7 @@ def export_lines(env: Mapping[str, str]) -> str:
 
 
 def install_tools(files: EngineFiles, tools: Tools, stack: str) -> None:
+    writable.make_state(files.paths.state)
     files.backend.mkdir(parents=True, exist_ok=True)
     write(writable.version_file(files.paths.state), version("gpuform"), 0o644)
     for name in ("pulumi", "kubectl"):

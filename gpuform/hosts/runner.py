@@ -112,7 +112,7 @@ def run(
     _require_ansible()
     results = HostResults(requested_hosts(inventory, limit), plays_of(_read(file), inventory))
     hide_secrets = SecretFilter([*secrets_of(inventory), *secrets])
-    writable.require_state(paths.state)
+    writable.make_state(paths.state)
     result: dict[str, Any] = {"rc": 254, "cancelled": False}
     with _prepare_job(file, ansible, inventory, _command_line(check, limit, forks), paths) as job:
         env = _process_environment(Path(job["run"]["private_data_dir"]), [*tools, paths.shims])

@@ -86,8 +86,8 @@ class ControlPlane:
         left alone.
         """
         paths = self._layout.paths
-        writable.require_state(paths.state)
         self._layout.require_plain()
+        writable.make_state(paths.state)
         for folder in (paths.plane, self._layout.home, self._layout.logs):
             folder.mkdir(parents=True, exist_ok=True)
         self._layout.home.chmod(0o700)  # it holds the certificate authority's key

@@ -59,7 +59,7 @@ def plane(
     it still ends what it started. Raises InputError if the state cannot be written, Failure if a member does
     not come up.
     """
-    writable.require_state(paths.state)
+    writable.make_state(paths.state)
     run_paths = paths_of_run(paths, stack, verb)
     lock_file = run_paths.state.with_name(f"{stack}.lock")
     message = f"waiting for another `gpuform {verb} {stack}` to end"

@@ -98,6 +98,15 @@ def test_a_project_has_the_name_of_its_folder(tmp_path: Path, folder: str, name:
     assert project_name(tmp_path / folder) == name
 
 
+def test_git_ignores_a_state_unless_a_person_decided_otherwise(tmp_path: Path) -> None:
+    ignored = tmp_path / "a" / "state" / ".gitignore"
+    writable.make_state(ignored.parent)
+    assert ignored.read_text() == "*\n"
+    ignored.write_text("")
+    writable.make_state(ignored.parent)
+    assert ignored.read_text() == ""
+
+
 def test_a_state_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     file = writable.version_file(tmp_path)
     file.parent.mkdir()

@@ -37,6 +37,7 @@ def shell(project: Project):
 def test_plain_pulumi_works_from_the_checkout(project: Project, shell) -> None:
     project.program("import pulumi; pulumi.export('colour', pulumi.Config().require('colour'))")
     assert "+ 1 to create" in shell("pulumi preview")
+    assert (project.paths.state / ".gitignore").read_text() == "*\n"
     shell("pulumi up --yes --stack local")
     assert shell("pulumi stack output colour").strip() == "blue"
     project.stack_file("config: {'tried:colour': red}\n")

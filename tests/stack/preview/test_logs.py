@@ -97,7 +97,7 @@ def test_the_log_that_a_failed_preview_names_is_there(
 
 def test_one_set_of_logs_is_kept_for_each_stack(preview: Callable[..., str], tmp_path: Path) -> None:
     preview()
-    (state,) = (tmp_path / "state").iterdir()
+    (state,) = (tmp_path / "state").glob("[!.]*")
     before = sorted(state.rglob("*"))
     preview()
     assert sorted(state.rglob("*")) == before
