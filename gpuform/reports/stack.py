@@ -52,7 +52,7 @@ def preview_parts(outcome: Outcome) -> Iterator[Table | Text | str]:
             ((item.what, styles.get(item.weight, "")), item.how, format_pods(item.evicts))
             for item in outcome.effects
         )
-        yield from (build_table("Effects", ("resource", "effect", "pods stopped"), effects), "")
+        yield from (build_table("Effects", ("resource", "effect", "pods stopped"), effects, below=True), "")
     if outcome.after:
         yield from (tables.bill_table(outcome.before, outcome.after), "")
     if outcome.known_violations:
@@ -65,7 +65,7 @@ def preview_parts(outcome: Outcome) -> Iterator[Table | Text | str]:
             )
             for item in outcome.known_violations
         )
-        yield from (build_table("Policies", ("", "policy", "resource", "violation"), broken), "")
+        yield from (build_table("Policies", ("", "policy", "resource", "violation"), broken, below=True), "")
     yield Text(f"{outcome.stack}: {outcome.verdict}", style="bold red" if outcome.reasons else "bold")
     if accepted := " ".join(f"--acknowledge {loss.name}" for loss in outcome.losses):
         yield f"undo the change, or accept what is lost: {accepted}"
@@ -106,7 +106,7 @@ def drift_table(result: Drift) -> Table:
         )
         for item in result.findings
     )
-    return build_table("Drift", ("resource", "field", "drift", "declared", "actual"), rows)
+    return build_table("Drift", ("resource", "field", "drift", "declared", "actual"), rows, below=True)
 
 
 def _extent(found: Drift) -> str:
@@ -159,7 +159,7 @@ def health_table(status: HealthStatus) -> Table:
         (item.name, item.pool, item.kind, item.since, item.why, item.repaired or "") for item in status.nodes
     )
     columns = ("node", "pool", "class", "since", "fault", "repaired")
-    return build_table("", columns, rows, whole=("node", "since"), optional=("pool",))
+    return build_table("", columns, rows, optional=("pool", "class"), below=True)
 
 
 def health_lines(status: HealthStatus, mode: str) -> Iterator[str]:

@@ -112,10 +112,12 @@ def waiting_rows(current: ClusterStatus, limit: int) -> Iterator[tuple[str, str,
 class FittingTable(Table):
     """Drops the columns of ``optional``, the first one first, until no word of the others has to be broken.
 
-    If the terminal is still too narrow, columns with ``no_wrap`` are shortened, the widest first.
+    If the terminal is still too narrow, with ``below`` the last column goes below its neighbour; then columns
+    with ``no_wrap`` are shortened, the widest first.
     """
 
     optional: Sequence[str] = ()
+    below: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         padding, room = self.padding[1], options.max_width + self.padding[1]
@@ -123,6 +125,10 @@ class FittingTable(Table):
         for name in self.optional:
             if sum(least + padding for _, least, _ in fields) > room:
                 fields = [field for field in fields if field[0].header != name]
+        if self.below and sum(least + padding for _, least, _ in fields) > room:
+            *others, (left, _, _), (right, _, _) = fields
+            merged = _put_below(left, right)
+            fields = [*others, (merged, *_limits(console, options, merged))]
         widths = [least for _, least, _ in fields]
         spare = room - sum(widths) - padding * len(widths)
         for _ in range(abs(spare)):
@@ -135,6 +141,13 @@ class FittingTable(Table):
             for index, ((column, _, _), width) in enumerate(zip(fields, widths, strict=True))
         ]
         yield from Table.__rich_console__(fitted, console, options)
+
+
+def _put_below(left: Column, right: Column) -> Column:
+    """One column of two: a cell of the right one is a line below, after the name of its column."""
+    pairs = zip(left.cells, map(str, right.cells), strict=True)
+    cells = [Group(cell, Text(f"{right.header}: {below}")) if below else cell for cell, below in pairs]
+    return replace(left, _cells=cells)
 
 
 def _limits(console: Console, options: ConsoleOptions, column: Column) -> tuple[int, int]:
@@ -160,12 +173,16 @@ def build_table(
     rows: Iterable[Iterable[Cell]],
     whole: Container[str] = (),
     optional: Sequence[str] = (),
+    below: bool = False,
 ) -> Table:
-    """A table; in a narrow terminal it drops ``optional`` columns and wraps all but the ``whole`` ones."""
+    """A table; in a narrow terminal it drops ``optional`` columns and wraps all but the ``whole`` ones.
+
+    With ``below``, the last column goes below the one before, rather than that a word is broken.
+    """
     table = FittingTable(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
-    table.optional = optional
+    table.optional, table.below = optional, below
     for column in columns:
         kept = column in whole
         table.add_column(column, header_style="dim", overflow="ellipsis" if kept else "fold", no_wrap=kept)
@@ -190,7 +207,7 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     """One row per finding; `manual_checks` has the commands that check the same."""
     styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
     rows = (((item.verdict, styles[item.verdict]), item.subject, item.fact, item.fix) for item in findings)
-    return build_table("", ("", "check", "finding", "fix"), rows)
+    return build_table("", ("", "check", "finding", "fix"), rows, below=True)
 
 
 def condensed(findings: Iterable[Finding]) -> list[Finding]:

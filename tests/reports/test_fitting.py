@@ -9,8 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from gpuform.reports import catalogue, tables, top
-from gpuform.reports.stack import health_table
+from gpuform.reports.stack import drift_table, health_table, preview_parts
 from gpuform.reports.tables import crop_to_height
+from gpuform.stack.drift.rules import Drift
+from gpuform.stack.drift.rules import Finding as DriftFinding
+from gpuform.stack.preflight.check import Finding
+from gpuform.stack.preview.effect import Effect, Weight
+from gpuform.stack.preview.outcome import Outcome
+from gpuform.stack.preview.snapshot import PodRef
 from gpuform.usage.health import HealthStatus, UnhealthyNode
 from gpuform.usage.top.view import View
 from tests.reports.everything import facts
@@ -80,12 +86,38 @@ def test_pods_with_long_names_lose_requests_and_then_the_node() -> None:
         assert rows[0][1] in row
 
 
-def test_a_broken_node_is_shown_with_its_name_and_its_time() -> None:
-    fault = "GPU 0 (GPU-6457b3bc-7be8-5efb-81d8-fc5ea77e1466): XID 79, class replace"
-    broken = UnhealthyNode("students-0", "students", "replace", "2026-12-01T00:44:20Z", fault, "new GPU")
-    shown = lines(health_table(HealthStatus((broken,), (), None, ())), 80)
+UUID = "(GPU-6457b3bc-7be8-5efb-81d8-fc5ea77e1466):"
+BROKEN = ("students-0", "students", "replace", "2026-12-01T00:44:20Z", f"GPU 0 {UUID} XID 79, class replace")
+KEY = "gpu_operator.upgrade.delete_empty_dir:"
+STUCK = PodRef("research-team", "Deployment/simulation-of-weather", "a", "t4", "t4-0", gpu=True)
+FAILURE = Effect(Weight.FAILURE, "driver upgrade", f"fails on a node; first set {KEY} true", evicts=(STUCK,))
+SHARED = 'status.allocatable["nvidia.com/gpu.shared"]'
+LACKING = DriftFinding("Node t4-shared-0", SHARED, "changed", "cluster", "4", "3")
+SOCKET = "/run/k3s/containerd/containerd.sock"
+CHECKED = Finding(
+    "containerd", "FAIL", f"node t4 has its socket at {SOCKET}", f"use {{CONTAINERD_SOCKET: {SOCKET}}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            health_table(HealthStatus((UnhealthyNode(*BROKEN, "new GPU"),), (), None, ())),
+            {*BROKEN[:4:3], UUID},
+        ),
+        (
+            next(preview_parts(Outcome("s", False, True, {}, effects=(FAILURE,)))),
+            {KEY, f"{STUCK.namespace}/{STUCK.owner}"},
+        ),
+        (drift_table(Drift("s", (LACKING,))), {"t4-shared-0", SHARED}),
+        (tables.findings_table([CHECKED]), {SOCKET, f"{SOCKET}}}"}),
+    ],
+)
+def test_long_words_are_not_broken(table: Table, words: set[str]) -> None:
+    shown = lines(table, 80)
     assert max(map(len, shown)) <= 80
-    assert {broken.name, broken.since} <= {word for line in shown for word in line.split()}
+    assert words <= {word for line in shown for word in line.split()}
 
 
 def test_a_screen_says_how_many_lines_it_hides(view: View) -> None:

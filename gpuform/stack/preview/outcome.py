@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpuform.checkout.errors import InputError
+from gpuform.checkout.listing import count_of
 from gpuform.engine import Step, Violation
 from gpuform.engine.events import format_counts
 from gpuform.stack.preview.effect import Effect, Weight
@@ -97,7 +98,9 @@ class Outcome:
             {op: count for op, count in self.changes.items() if op != "same"}, planned=True
         )
         failing = "".join(f"{effect.what} fails; " for effect in self.failures)
-        evicted = _format_count(self.evicted, "pod", "pods") if self.evicted else "no pods"
+        stopped = {(pod.namespace, pod.name) for effect in self.effects for pod in effect.evicts}
+        noun = "other pod" if len(stopped) > self.evicted else "pod"  # than those that the change restarts
+        evicted = count_of(self.evicted, noun) if self.evicted else f"no {noun}s"
         return f"{failing}evicts {evicted}; {counts}"
 
     def to_json(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ PLAIN = Outcome("prod", offline=True, live=True, changes={"same": 40})
 POD = PodRef("science", "Deployment/web", "web-1", "t4", "t4-0", gpu=True, budget="keep")
 PODS = (POD, replace(POD, name="web-2"))
 EVICTION = Effect(Weight.EVICTION, "pool t4", "nodes are replaced", ("t4-0",), PODS)
+RESTART = Effect(Weight.RESTART, "Deployment a/b", "is rolled out again", evicts=(replace(POD, name="b"),))
 LOSS = Effect(Weight.LOSS, "cluster prod", "is replaced (name), with everything in it", evicts=(POD,))
 FAILURE = Effect(Weight.FAILURE, "driver upgrade", "fails on the nodes of these pods", ("t4-0",))
 BROKEN = Violation("gpuform/encrypted", True, "Volumes are encrypted.\nvolume a is not", "urn:x::y::z::class")
@@ -61,6 +62,11 @@ def test_a_loss_comes_with_the_option_that_accepts_it() -> None:
         (PLAIN, "no change"),
         (replace(PLAIN, changes={"same": 1, "update": 2}), "evicts no pods; 2 to update"),
         (replace(PLAIN, changes={"update": 2}, effects=(EVICTION,)), "evicts 2 pods; 2 to update"),
+        (replace(PLAIN, changes={"update": 2}, effects=(EVICTION, replace(RESTART, evicts=PODS))),
+         "evicts 2 pods; 2 to update"),
+        (replace(PLAIN, changes={"update": 2}, effects=(RESTART,)), "evicts no other pods; 2 to update"),
+        (replace(PLAIN, changes={"update": 2}, effects=(EVICTION, RESTART)),
+         "evicts 2 other pods; 2 to update"),
         (replace(PLAIN, changes={"update": 2}, effects=(FAILURE,)),
          "driver upgrade fails; evicts no pods; 2 to update"),
         (replace(PLAIN, effects=(LOSS,)),
