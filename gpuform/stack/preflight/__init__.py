@@ -76,22 +76,29 @@ def run_checks(
 
 def require_possible(check: Refusals, env: Environment, state: Mapping[str, Any] | None, live: bool) -> None:
     """Raise InputError for what is refused, but not of a new or replaced cluster. None: state elsewhere."""
-    is_kept = state is None or guard_records(state).get("fixed") == losses.contents(env)
+    fixed = guard_records(state).get("fixed") if state else None
     resources = (state["deployment"].get("resources") or ()) if state else ()
-    found = [*check(env, resources, live), *_refuse_switches(env, resources)] if is_kept else []
+    found: list[InputError] = []
+    if state is None or fixed == losses.contents(env):
+        found += check(env, resources, live)
+    if fixed in (None, losses.contents(env)):  # not every kind of cluster has a guard
+        found += _refuse_switches(env, resources)
     if found:
         raise InputError(found[0].path, found[0].fact, found[0].remedy, others=found[1:])
 
 
 def _refuse_switches(env: Environment, resources: Resources) -> Iterator[InputError]:
-    """A workload to or from ``blue_green``: both have a Service of its name, so one must go first."""
+    """A workload with a Service to or from ``blue_green``: both resources have it, so one must go first."""
     remedy = "remove the workload, run `gpuform up`, and declare it again; or give it another name"
-    plain = {_name(one["metadata"]) for one in recorded(resources, "kubernetes:apps/v1:Deployment")}
+    services = {_name(one["metadata"]) for one in recorded(resources, "kubernetes:core/v1:Service")}
+    plain = {
+        _name(one["metadata"]) for one in recorded(resources, "kubernetes:apps/v1:Deployment")
+    } & services
     coloured = {
         _name(one["deployment"]["metadata"]) for one in recorded(resources, "gpuform:workloads:BlueGreen")
     }
     for index, work in enumerate(env.workloads):
-        if not isinstance(work, DeploymentWorkload):
+        if not isinstance(work, DeploymentWorkload) or not work.service:
             continue
         if (work.namespace, work.name) in (plain if work.blue_green else coloured):
             way = "to" if work.blue_green else "from"
