@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 STACK = "openstack-dev"
 GROUP = "magnum.openstack.org/nodegroup"
 TAINT = {"key": "node-role.kubernetes.io/gpu", "value": "true", "effect": "NoSchedule"}
+UNREACHABLE = "node.kubernetes.io/unreachable"
 RUNNERS, PER_NODE, MOST = 8, 2, 3
 Json = dict[str, Any]
 
@@ -95,7 +96,9 @@ def _labelled(nodes: dict[str, list[Json]]) -> None:
     assert {group: len(found) for group, found in nodes.items()} == sizes
     for group, result in nodes.items():
         for node in result:
-            labels, taints = node["metadata"]["labels"], node["spec"].get("taints", [])
+            labels = node["metadata"]["labels"]
+            # kwokctl has the node controller look every 25 s: its taint outlasts the reboot for MIG.
+            taints = [one for one in node["spec"].get("taints", []) if one["key"] != UNREACHABLE]
             if group == "default-worker":
                 assert ("gpuform.io/pool" not in labels, taints) == (True, [])
                 continue
