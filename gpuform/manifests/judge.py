@@ -242,15 +242,15 @@ class _Pod:
                 )
 
     def _untolerated(self, pool: Pool) -> list[dict[str, str]]:
-        tolerations = entries(self._pod.spec, "tolerations")
-        selected = str(mapping_at(self._pod.spec, ("nodeSelector",)).get(labels.POOL))
+        selected = mapping_at(self._pod.spec, ("nodeSelector",)).get(labels.POOL)
+        added = pod_needs.added_tolerations(self._env, self._resources, selected)
+        tolerations = [*entries(self._pod.spec, "tolerations"), *added]
         return [
             taint
             for taint in sharing.pool_taints(self._env, pool)
             if taint["effect"] != "PreferNoSchedule"
             and not any(tolerates(item, taint) for item in tolerations if isinstance(item, Mapping))
             and not pod_needs.tolerated_at_admission(self._env, taint, self._resources)
-            and not pod_needs.is_fixed(self._env, pool, taint, self._resources, selected)
         ]
 
     def _tolerations(self, pool: Pool, taints: Sequence[Mapping[str, str]]) -> Iterator[dict[str, str]]:

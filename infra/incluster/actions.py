@@ -81,16 +81,15 @@ class NodeActions:
             self._cluster.change_node(node, {}, _with_taint(node, step.kind))
             return ""
         pool = node["metadata"]["labels"].get(proof.POOL, "")
-        if (
-            not step.at
-        ):  # cordoned earlier, so not in the state; the ticket is written again until it is noted
-            ticket = self._open_ticket(step, pool, now)
-            record = _parse_record(node["metadata"]["annotations"][RECORD]) or {}
-            text = json.dumps({**record, "action": step.action}, sort_keys=True)
-            self._cluster.change_node(node, {RECORD: text}, _with_taint(node, step.kind))
-            return ticket
-        self._cordon(node, step, now)
-        return self._open_ticket(step, pool, now) if step.action == "ticket" else ""
+        if step.at:
+            self._cordon(node, step, now)
+            return self._open_ticket(step, pool, now) if step.action == "ticket" else ""
+        # Cordoned earlier, so not in the state: the ticket is written again until it is noted.
+        ticket = self._open_ticket(step, pool, now)
+        record = _parse_record(node["metadata"]["annotations"][RECORD]) or {}
+        text = json.dumps({**record, "action": step.action}, sort_keys=True)
+        self._cluster.change_node(node, {RECORD: text}, _with_taint(node, step.kind))
+        return ticket
 
     def _cordon(self, node: Json, step: Step, now: float) -> None:
         record = {

@@ -149,9 +149,7 @@ def _additions(env: Environment) -> Iterator[str]:
             continue
         having = [pool for pool in pools if toleration in sharing.pod_tolerations(env, [pool])]
         names = {name for pool in having for name in offered[pool.name]}
-        common = sorted(
-            name for name in names if all(pool in having for pool in pools if name in offered[pool.name])
-        )
+        common = sorted(name for name in names if toleration in pod_needs.common_tolerations(env, [name]))
         selected = [pool.name for pool in having if {*offered[pool.name]} - {*common}]
         wanted = [_requests(common)] if common else []
         if selected:

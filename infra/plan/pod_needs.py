@@ -45,18 +45,22 @@ def tolerated_at_admission(env: Environment, taint: Mapping[str, str], resources
     return env.cluster.kind == "aws" and taint["effect"] == "NoSchedule" and taint["key"] in resources
 
 
-def is_fixed(
-    env: Environment, pool: Pool, taint: Mapping[str, str], names: Collection[str], selected: str
-) -> bool:
-    """Whether ``admission: fix`` adds the toleration to a pod that requests these resources.
+def common_tolerations(env: Environment, names: Collection[str]) -> list[dict[str, str]]:
+    """Those that each pool needs of which the nodes offer one of these resources."""
+    offering = [pool for pool in env.pools if not allocatable.max_resources(pool).keys().isdisjoint(names)]
+    needed = [sharing.pod_tolerations(env, [pool]) for pool in offering]
+    return [one for one in sharing.pod_tolerations(env, offering) if all(one in each for each in needed)]
 
-    It does for a taint of all pools that offer one of them, and for those of the ``selected`` pool, which the
-    pod names by the label gpuform.io/pool.
+
+def added_tolerations(env: Environment, names: Collection[str], selected: object) -> list[dict[str, str]]:
+    """What ``admission: fix`` gives a pod that requests these resources, `infra.plan.admission` in Python.
+
+    The common ones, and those of the ``selected`` pool, which the pod names by the label gpuform.io/pool.
     """
     if env.admission != "fix" or not names:
-        return False
-    offering = [one for one in env.pools if not allocatable.max_resources(one).keys().isdisjoint(names)]
-    return selected == pool.name or all(taint in sharing.pool_taints(env, one) for one in offering)
+        return []
+    own = [pool for pool in env.pools if pool.name == selected]
+    return [*common_tolerations(env, names), *sharing.pod_tolerations(env, own)]
 
 
 def node_labels(env: Environment, pool: Pool) -> dict[str, tuple[str, ...]]:
