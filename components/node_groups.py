@@ -49,7 +49,8 @@ class NodeGroupsArgs:
 class NodeGroups(pulumi.ComponentResource):
     """One launch template and one node group per pool, all with one role.
 
-    A node group never scales by itself: its size is the declared number of nodes.
+    The size of a node group is the declared number of nodes; one with bounds starts with it, and what scales
+    it changes it later.
     """
 
     def __init__(self, name: str, args: NodeGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -63,7 +64,7 @@ class NodeGroups(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _group(self, managed: ManagedPool, template: ec2.LaunchTemplate) -> eks.NodeGroup:
-        pool, release, size = managed.pool, managed.release, managed.pool.nodes or 0
+        pool, release = managed.pool, managed.release
         strategy, minutes = node_groups.update_strategy(pool), node_groups.update_minutes(pool)
         return eks.NodeGroup(
             f"{self._name}-{pool.name}",
@@ -78,7 +79,11 @@ class NodeGroups(pulumi.ComponentResource):
             if pool.aws_settings.capacity_block
             else [machine.name for machine in pool.machines],
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
-            scaling_config={"desired_size": size, "min_size": size, "max_size": size or 1},  # EKS takes no 0
+            scaling_config={
+                "desired_size": pool.nodes or 0,
+                "min_size": pool.min_nodes,
+                "max_size": pool.max_nodes or 1,  # EKS takes no 0
+            },
             update_config=eks.NodeGroupUpdateConfigArgs(max_unavailable=1, update_strategy=strategy),
             node_repair_config={"enabled": managed.repaired},
             labels=managed.labels,
@@ -88,6 +93,7 @@ class NodeGroups(pulumi.ComponentResource):
                 parent=self,
                 depends_on=self._policies,
                 delete_before_replace=bool(strategy),
+                ignore_changes=["scalingConfig.desiredSize"] if pool.bounds else None,
                 custom_timeouts=timeouts(node_groups.CREATE_MINUTES, minutes, minutes),
             ),
         )

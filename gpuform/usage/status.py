@@ -178,10 +178,7 @@ def sharing_detail(pool: Pool) -> str:
 def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolStatus:
     gpus = [node_gpus(pool, node.labels) for node in nodes]
     planned = [_planned(env, pool, count) for count in gpus]
-    declared = pool.declared_nodes
-    bounds = (
-        (pool.min_nodes, pool.max_nodes) if pool.by_autoscaler else None
-    )  # Karpenter does not count nodes
+    declared = None if pool.bounds else pool.declared_nodes
     lacking = tuple(
         node.name
         for node, wanted in zip(nodes, planned, strict=True)
@@ -199,9 +196,9 @@ def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolSta
             replace(node, planned={} if count is None else wanted)
             for node, count, wanted in zip(nodes, gpus, planned, strict=True)
         ),
-        settled=len(nodes) >= max(1, declared or 0, bounds[0] if bounds else 0) and not lacking,
+        settled=len(nodes) >= max(1, declared or 0, pool.bounds[0] if pool.bounds else 0) and not lacking,
         declared=declared,
-        bounds=bounds,
+        bounds=pool.bounds,
         unsettled_nodes=lacking,
     )
 

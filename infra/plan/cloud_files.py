@@ -50,6 +50,7 @@ def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "node group": pool.name,
         "nodes": pool.nodes,
+        **({"scaling": dict(zip(("min", "max"), pool.bounds, strict=True))} if pool.bounds else {}),
         "machines": [machine.name for machine in pool.machines],
         "bought": node_groups.capacity_type(pool),
         "reservations": list(pool.aws_settings.reservations),

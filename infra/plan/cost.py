@@ -179,13 +179,13 @@ def _pool_line(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
         notes.append(f"no price of {', '.join(missing)}")
     known = {machine: price for machine, price in hourly.items() if price is not None}
     low = high = 0.0
-    fixed_count = pool.min_nodes if pool.by_autoscaler else pool.nodes or 0
-    min_count, max_count = fixed_count or pool.spare or 0, pool.nodes or 0
+    fixed_count, max_count = pool.min_nodes, 0 if pool.elastic else pool.max_nodes
+    min_count = fixed_count or pool.spare or 0
     spare_costs: list[float] = []
     for capacity in pool.capacity:
         factor = _price_factor(env, capacity, notes)
         counts = {
-            machine: allocatable.max_nodes(pool, machine) if pool.elastic else pool.nodes or 0
+            machine: allocatable.max_nodes(pool, machine) if pool.elastic else pool.max_nodes
             for machine in machines
         }
         if pool.elastic:

@@ -91,7 +91,7 @@ def update_strategy(pool: Pool) -> str | None:
 
 def update_minutes(pool: Pool) -> int:
     """Minutes for an update or a delete of the group, in which EKS replaces or drains node after node."""
-    return max(CREATE_MINUTES, (pool.nodes or 0) * _NODE_MINUTES)
+    return max(CREATE_MINUTES, pool.max_nodes * _NODE_MINUTES)
 
 
 def taints(env: Environment, pool: Pool) -> list[dict[str, str]]:

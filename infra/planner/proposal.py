@@ -176,6 +176,9 @@ def _pool(name: str, group: Group, hosts: Sequence[Any], split: bool, linked: Se
         found["selector"] = {**one.pool.selector, PART_LABEL: name}
     elif one.pool.nodes is not None:
         found["nodes"] = group.nodes
+        if one.pool.bounds:
+            low, high = one.pool.bounds
+            found["aws"]["scaling"] = {"min": min(low, group.nodes), "max": max(high, group.nodes)}
     return found
 
 

@@ -97,9 +97,9 @@ def _at_limit(pool: Pool, machine: Machine) -> tuple[int, int, int]:
 def _count(pool: Pool, machine: Machine | None) -> int | None:
     """Nodes of the pool, an elastic one at its limit; None if that is not declared."""
     if not pool.elastic:
-        return pool.declared_nodes
-    if pool.by_autoscaler or machine is None:
-        return pool.max_nodes if pool.by_autoscaler else None
+        return pool.max_nodes if pool.bounds else pool.declared_nodes
+    if pool.bounds or machine is None:
+        return pool.max_nodes if pool.bounds else None
     kinds = len(pool.capacity) if pool.by_karpenter else 1  # each capacity type has the limit
     return kinds * allocatable.max_nodes(pool, machine)
 

@@ -207,3 +207,12 @@ def test_a_node_group_may_be_empty() -> None:
     """EKS takes 0 as the present and the least number of nodes, but not as the most."""
     sizes = group(record_once(small({**POOL, "nodes": 0})))["scalingConfig"]
     assert sizes == {"desiredSize": 0, "minSize": 0, "maxSize": 1}
+
+
+def test_a_node_group_with_bounds_starts_with_its_nodes_and_keeps_the_size_that_others_give_it() -> None:
+    record = record_once(small({**POOL, "nodes": 2, "aws": {"scaling": {"min": 0, "max": 6}}}))
+    assert group(record)["scalingConfig"] == {"desiredSize": 2, "minSize": 0, "maxSize": 6}
+    (bounded,) = [r for r in record.of(NODE_GROUP) if r.name == "mng-t4"]
+    assert list(bounded.request.ignoreChanges) == ["scalingConfig.desiredSize"]
+    fixed = [r for r in record.of(NODE_GROUP) if r is not bounded]
+    assert [bool(r.request.ignoreChanges) for r in fixed] == [False]  # the system nodes

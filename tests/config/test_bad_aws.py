@@ -211,6 +211,25 @@ def test_a_pool_in_one_zone_alone_gets_a_warning(pool: dict[str, Any], warned: b
     assert warnings(aws({"machine": "p4d.24xlarge", **size, **pool})) == ((expected,) if warned else ())
 
 
+@pytest.mark.parametrize(
+    ("least", "sharing", "warned"),
+    [
+        (0, {"kind": "time_slicing", "replicas": 4}, True),
+        (1, {"kind": "time_slicing", "replicas": 4}, False),
+        (0, {"kind": "exclusive"}, False),
+    ],
+)
+def test_a_group_that_may_be_empty_gets_a_warning_if_its_nodes_offer_shares(
+    least: int, sharing: dict[str, Any], warned: bool
+) -> None:
+    pool = {"machine": "g4dn.xlarge", "nodes": 1, "aws": {"scaling": {"min": least, "max": 2}}}
+    found = warnings(aws({**pool, "sharing": sharing}))
+    tag = "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/gpu.shared"
+    fact = "cluster-autoscaler does not know that nodes of an empty group offer nvidia.com/gpu.shared"
+    remedy = f"use 1, or give its Auto Scaling group the tag {tag}"
+    assert found == ((f"pools[0].aws.scaling.min: {fact}; {remedy}",) if warned else ())
+
+
 FULL = "pools[2].machine: kubelet and DaemonSets leave no room for pods"
 
 

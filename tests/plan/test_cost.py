@@ -168,6 +168,15 @@ def test_an_elastic_node_group_costs_its_least_and_at_most_its_most_nodes() -> N
     assert next(item for item in found.lines if item.item == "pool l40s").units["GPU"] == 2.0
 
 
+def test_a_node_group_that_others_scale_costs_its_least_and_at_most_its_most_nodes() -> None:
+    pool = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 2}
+    (one,) = [line for line in bill(parse(small(pool)), PriceList()).lines if line.item == "pool t4"]
+    scaled = small({**pool, "aws": {"scaling": {"min": 0, "max": 6}}})
+    (line,) = [line for line in bill(parse(scaled), PriceList()).lines if line.item == "pool t4"]
+    assert (line.min_count, line.max_count, line.low) == (0, 6, 0.0)
+    assert line.high == 3 * (one.high or 0) > 0
+
+
 def test_nodes_without_gpus_that_come_and_go_are_counted_in_the_recorded_cost() -> None:
     flavors = {"c1.large": {"vcpu": 8, "memory_gib": 16}}
     pool = {"machine": "c1.large", "elastic": {"min": 0, "max": {"nodes": 4}}}

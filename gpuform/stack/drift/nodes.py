@@ -75,7 +75,7 @@ def _check_count(pool: Pool, names: Sequence[str], members: Sequence[Node]) -> I
     declared = pool.nodes is not None or pool.elastic
     if names or not declared or pool.min_nodes <= count <= pool.max_nodes:
         return
-    wanted = f"{pool.min_nodes} to {pool.max_nodes}" if pool.elastic else str(pool.min_nodes)
+    wanted = f"{pool.min_nodes} to {pool.max_nodes}" if pool.bounds else str(pool.min_nodes)
     how: Literal["missing", "added"] = "missing" if count < pool.min_nodes else "added"
     yield Finding(f"pool {pool.name}", "nodes", how, "cluster", wanted, str(count))
 

@@ -71,7 +71,7 @@ def declared_snapshot(env: Environment | None) -> Snapshot:
     """The environment's declared workloads, as pods on the pools that they name."""
     if env is None:
         return Snapshot({}, (), live=False)
-    counts = {pool.name: pool.min_nodes if pool.by_autoscaler else pool.nodes or 0 for pool in env.pools}
+    counts = {pool.name: pool.min_nodes for pool in env.pools}
     nodes = {name: tuple(f"{name}-{i}" for i in range(count)) for name, count in counts.items()}
     with_gpus = frozenset(node for pool in env.pools if pool.gpus for node in nodes[pool.name])
     return Snapshot(nodes, tuple(_declared_pods(env)), live=False, gpu_nodes=with_gpus)

@@ -21,7 +21,7 @@ from infra.model.aws.values import (
     partition_of_arn,
 )
 from infra.model.base.errors import InputError
-from infra.model.base.fields import ClusterModel, Count, Flag, Model, NodeCount, option, required
+from infra.model.base.fields import ClusterModel, Count, Flag, Model, NodeCount, PoolSize, option, required
 from infra.model.base.registries import PinnedImages
 from infra.model.gpu.choice import FlavorName
 from infra.model.gpu.machines import MACHINES, Machine, catalogue_of
@@ -161,6 +161,13 @@ class Disk(Model):
         return self
 
 
+class Scaling(Model):
+    """Bounds of a managed node group, in which another autoscaler or an operator changes its size."""
+
+    min: PoolSize = required("Fewest nodes; may be 0.")
+    max: NodeCount = required("Most nodes.")
+
+
 class AwsPool(Model):
     """AWS settings of a pool's nodes, beside the pool's own fields."""
 
@@ -176,6 +183,10 @@ class AwsPool(Model):
     reservations: Reservations = option("Capacity reservations (cr-...) for capacity: reserved.", ())
     capacity_block: Flag = option("The reservation is a capacity block for ML.", False)
     placement_group: Flag = option("All nodes close together in one zone (cluster placement group).", False)
+    scaling: Scaling | None = option(
+        "Bounds for a cluster-autoscaler that you run, or for changes by hand: gpuform starts the node group "
+        "with the pool's nodes and leaves its size alone afterwards. nodes is always its size if left out."
+    )
     max_pods: Count | None = option("Pods per node; the limit of its network interfaces if left out.")
     pod_pids_limit: Annotated[Count, Field(le=MAX_PIDS)] | None = option(
         "Processes per pod; no limit if left out."

@@ -16,7 +16,7 @@ from infra.model.gpu.models import GPUS
 from infra.model.pool import allocatable
 from infra.model.pool.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.pool.pool import Pool
-from infra.model.pool.sharing import Mig
+from infra.model.pool.sharing import Exclusive, Mig
 from infra.model.workload import claims
 
 FIRST_KARPENTER_WITH_CLAIMS = "1.15.0"
@@ -188,6 +188,15 @@ def _check_capacity(pool: Pool, path: str) -> None:
 
 
 def _check_limits(pool: Pool, path: str) -> None:
+    if scaling := pool.aws_settings.scaling:
+        scaling_path = f"{path}.aws.scaling"
+        if pool.by_karpenter:
+            fact = "Karpenter makes the pool's nodes, and scaling is for a managed node group"
+            remedy = "leave it out" if pool.by_claim else "leave it out, or give the pool nodes: N"
+            raise InputError(scaling_path, fact, remedy)
+        if not scaling.min <= (pool.nodes or 0) <= scaling.max:
+            fact = f"the pool starts with {pool.nodes} nodes, and these are {scaling.min} to {scaling.max}"
+            raise InputError(scaling_path, fact, "change nodes, or min and max")
     if pool.elastic is None:
         return
     if pool.elastic.min:
@@ -219,9 +228,11 @@ def _check_limits(pool: Pool, path: str) -> None:
 
 
 def warnings(pools: Sequence[Pool]) -> Iterator[str]:
-    """Limits that whole nodes do not fill, and pools with EFA and nodes in several zones.
+    """Limits that whole nodes do not fill, groups that stay empty, and EFA with nodes in several zones.
 
-    Karpenter buys no node that would exceed a limit (filterByRemainingResources, scheduler.go).
+    Karpenter buys no node that would exceed a limit (filterByRemainingResources, scheduler.go). Of a group
+    without nodes cluster-autoscaler knows the instance type's resources, and those of tags (README of its
+    AWS provider).
     """
     for index, pool in enumerate(pools):
         if pool.aws_settings.efa and len(pool.zones) != 1:
@@ -229,6 +240,12 @@ def warnings(pools: Sequence[Pool]) -> Iterator[str]:
                 "traffic of an Elastic Fabric Adapter does not leave its subnet, and nodes may be in several"
             )
             yield f"pools[{index}].aws.efa: {fact}; give the pool zones: [ZONE]"
+        if pool.bounds and not pool.min_nodes and pool.gpus and not isinstance(pool.sharing, Exclusive):
+            resource = next(iter(allocatable.max_resources(pool)))
+            fact = f"cluster-autoscaler does not know that nodes of an empty group offer {resource}"
+            tag = f"k8s.io/cluster-autoscaler/node-template/resources/{resource}"
+            remedy = f"use 1, or give its Auto Scaling group the tag {tag}"
+            yield f"pools[{index}].aws.scaling.min: {fact}; {remedy}"
         limits = pool.elastic.max if pool.elastic else {}
         usage = {key: min(_usage(pool, count, key) for count in pool.gpu_counts) for key in limits}
         nodes = min((limit // usage[key] for key, limit in limits.items()), default=0)

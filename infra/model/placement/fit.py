@@ -214,7 +214,7 @@ def node_kinds(pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
         yield len(pool.hosts), size | {allocatable.quota_key(key): number for key, number in offered.items()}
         return
     for machine in pool.machines or [item for item in (pool.node_machine,) if item]:
-        count = pool.nodes
+        count = pool.max_nodes if pool.bounds else pool.nodes
         if pool.elastic:  # each capacity type has the whole limit
             count = allocatable.max_nodes(pool, machine) * len(pool.capacity)
         if count is not None:

@@ -66,7 +66,7 @@ def prefix_delegation(pools: Sequence[Pool]) -> bool:
 def max_nodes(pool: Pool, machine: Machine) -> int:
     """Maximum number of nodes of the pool if all are that machine, also while one is replaced."""
     if pool.elastic is None:
-        return (pool.nodes or 0) + (SURGE if pool.by_karpenter else 0)
+        return pool.max_nodes + (SURGE if pool.by_karpenter else 0)
     return allocatable.max_nodes(pool, machine)
 
 

@@ -287,14 +287,22 @@ class Pool(Model):
         return len(self.hosts) if self.hosts else self.nodes
 
     @property
+    def bounds(self) -> tuple[int, int] | None:
+        """Fewest and most nodes of a node group that an autoscaler scales; Karpenter counts no nodes."""
+        if self.by_autoscaler and self.elastic:
+            return self.elastic.min_nodes, self.elastic.max[NODES]
+        scaling = self.aws_settings.scaling
+        return (scaling.min, scaling.max) if scaling else None
+
+    @property
     def min_nodes(self) -> int:
-        """Minimum number of nodes of its node group; OpenStack only."""
-        return self.elastic.min_nodes if self.elastic else self.nodes or 0
+        """Fewest nodes of its node group; 0 for one of Karpenter's elastic pools."""
+        return self.bounds[0] if self.bounds else self.nodes or 0
 
     @property
     def max_nodes(self) -> int:
-        """Maximum number of nodes of its node group; OpenStack only."""
-        return self.elastic.max[NODES] if self.elastic else self.nodes or 0
+        """Most nodes of its node group; 0 for one of Karpenter's elastic pools."""
+        return self.bounds[1] if self.bounds else self.nodes or 0
 
     @property
     def image(self) -> Image:

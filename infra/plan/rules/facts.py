@@ -107,7 +107,7 @@ def _per_node(pool: Pool, amounts: dict[int, int]) -> str:
 
 def _declared(pool: Pool) -> Rule:
     """GPUs of the pool: declared, or those of its current nodes if their number is not declared."""
-    if pool.declared_nodes:
+    if pool.declared_nodes and not pool.bounds:
         return constant(DECLARED, pool.declared_nodes * pool.gpu_count, _labels(pool))
     return record(DECLARED, f'sum({NODE_GPUS}{{pool="{pool.name}"}}) or {_NO_NODES}', _labels(pool))
 
@@ -139,7 +139,7 @@ def _costs(env: Environment) -> Iterator[Rule]:
         line = lines.get(f"pool {pool.name}")
         if line is None:
             continue
-        if pool.elastic is None:
+        if pool.elastic is None and not pool.bounds:
             if line.low is not None:
                 yield constant(COST, line.low, _labels(pool))
         elif pool.gpus and "GPU" in line.units:

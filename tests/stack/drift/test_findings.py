@@ -14,11 +14,13 @@ from gpuform.reports import stack as report
 from gpuform.stack.drift import nodes
 from gpuform.stack.drift.rules import Drift, DriftRules, Finding
 from gpuform.stack.drift.run import step_findings
+from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.pool import plugin_config
 from infra.plan.gpu_operator import driver_version
 from infra.plan.sharing import pool_labels, pool_taints
 from tests.build.aws_environments import TABLE
+from tests.build.aws_stacks import small
 from tests.build.environments import on
 
 pytestmark = pytest.mark.unit
@@ -107,6 +109,18 @@ def test_nodes(change: Callable[[dict[str, dict[str, Any]]], Any], message: list
     change(live)
     found = nodes.check_nodes(EMBEDDED, DriftRules(), live.values())
     assert [(one.resource, one.path, one.how, one.expected, one.found) for one in found] == message
+
+
+@pytest.mark.parametrize(("count", "found"), [(0, []), (4, []), (5, [("nodes", "added", "0 to 4", "5")])])
+def test_a_node_group_that_others_scale_has_any_number_of_nodes_within_its_bounds(
+    count: int, found: list[tuple[str, ...]]
+) -> None:
+    scaling = {"min": 0, "max": 4}
+    env = parse(small({"name": "cpu", "machine": "m6i.xlarge", "nodes": 2, "aws": {"scaling": scaling}}))
+    carried = pool_labels(env, env.pools[0])
+    live = [{"metadata": {"name": f"n-{index}", "labels": carried}} for index in range(count)]
+    findings = nodes.check_nodes(env, DriftRules(), live)
+    assert [(one.path, one.how, one.expected, one.found) for one in findings] == found
 
 
 def test_nodes_out_of_use_are_those_of_this_environment() -> None:

@@ -274,7 +274,7 @@ class Purchase:
     def _count(self, machine: Machine) -> int:
         if self.pool.nodes is None:
             return allocatable.max_nodes(self.pool, machine)
-        return self.pool.nodes + (SURGE if self.pool.by_claim else 0)
+        return self.pool.max_nodes + (SURGE if self.pool.by_claim else 0)
 
     def limited_to(self, machines: Sequence[Machine]) -> Purchase:
         """The same purchase, limited to these machines."""
