@@ -18,22 +18,9 @@ from gpuform.usage.nodes import Node
 from infra.model.base import labels
 from infra.model.gpu.machines import BUILT_IN
 from infra.model.gpu.mig import Geometry
-from infra.model.gpu.models import GPUS, Gpu
+from infra.model.gpu.models import GKE_GPUS, GPUS, Gpu
 
 _GKE = "cloud.google.com/"
-_GKE_GPUS = {
-    "nvidia-tesla-t4": "T4",
-    "nvidia-tesla-v100": "V100-SXM2-16GB",
-    "nvidia-l4": "L4",
-    "nvidia-tesla-a100": "A100-SXM4-40GB",
-    "nvidia-a100-80gb": "A100-SXM4-80GB",
-    "nvidia-h100-80gb": "H100-SXM",
-    "nvidia-h100-mega-80gb": "H100-SXM",
-    "nvidia-h200-141gb": "H200",
-    "nvidia-b200": "B200",
-    "nvidia-gb200": "GB200",
-}
-"""Values of ``cloud.google.com/gke-accelerator`` (cloud.google.com, "GPU machine types")."""
 _AZURE = re.compile(r"Standard_N(?P<series>[CDV])\d+\w*?_(?P<gpu>T4|A10|A100|H100|H200|GB200)_v\d+")
 _AZURE_GPUS = {
     **{("C", "T4"): "T4", ("C", "A100"): "A100-PCIE-80GB", ("C", "H100"): "H100-NVL"},
@@ -66,7 +53,7 @@ class NodeGpus:
 
 def has_gpus(node: Node) -> bool:
     """Whether anything says that a node has GPUs of NVIDIA."""
-    marks = (labels.GPU_PRODUCT, labels.GPU_PRESENT, f"{_GKE}gke-accelerator", labels.INSTANCE_GPU_NAME)
+    marks = (labels.GPU_PRODUCT, labels.GPU_PRESENT, labels.GKE_ACCELERATOR, labels.INSTANCE_GPU_NAME)
     return bool(any(node.allocatable.values()) or any(node.labels.get(key) for key in marks))
 
 
@@ -93,7 +80,7 @@ def _model(node: Node) -> tuple[Gpu | None, Json | None]:
             if gpu.product.removeprefix("NVIDIA-") == short:
                 return gpu, None
         return None, _declare(product, tags)
-    if name := _GKE_GPUS.get(tags.get(f"{_GKE}gke-accelerator", "")):
+    if name := GKE_GPUS.get(tags.get(labels.GKE_ACCELERATOR, "")):
         return GPUS[name], None
     ec2 = tags.get(labels.INSTANCE_GPU_NAME, ""), tags.get(labels.INSTANCE_GPU_MEMORY, "")
     for gpu in GPUS.values():
@@ -158,7 +145,7 @@ def _renamed(node: Node, plugin: Json, resource: str) -> dict[str, bool]:
         not node.allocatable.get(resource) and settings.get("renameByDefault") is True
     )
     fails = settings.get("failRequestsGreaterThanOne") is True
-    on_gke = f"{_GKE}gke-accelerator" in node.labels  # GKE rejects requests for more than one share
+    on_gke = labels.GKE_ACCELERATOR in node.labels  # GKE rejects requests for more than one share
     found = {"rename": renamed, "fail_requests_greater_than_one": fails or on_gke}
     return {key: value for key, value in found.items() if not value}
 

@@ -59,7 +59,11 @@ def check(
         remedy = "leave out --fix or --json, or name a file"
         raise InputError("--json", "standard output would have the manifest and the findings", remedy)
     texts = documents.read_files(file)
-    everything = documents.parse_all(texts)
+    for chart in documents.charts(file):
+        warn(f"note: the templates of {chart} are not read: helm template {chart} | gpuform check STACK -f -")
+    everything, unread = documents.parse_each(texts)
+    if unread and (fix or as_json):
+        raise unread
     paths = dict(map(_pod_path, pod_path or ()))
     result = judge.judge(env, _pods(everything, paths), everything, namespace)
     findings = result.findings
@@ -73,6 +77,8 @@ def check(
         for line in _lines(findings):
             put(line)
         put(_summary(len(everything), len(result.pods), findings))
+    if unread:
+        raise unread
     if any(finding.level == "error" for finding in findings):
         raise typer.Exit(1)
 

@@ -107,7 +107,8 @@ def mapping_in(text: Any) -> Mapping[str, Any]:
 def read_files(paths: Iterable[Path]) -> dict[str, str]:
     """The text of each file; folders are read with all below, ``-`` is standard input.
 
-    Raises InputError for what cannot be read, and for a folder without manifests.
+    Below a folder hidden files and folders are left out, and the templates of :func:`charts`. Raises
+    InputError for what cannot be read, and for a folder without manifests.
     """
     texts: dict[str, str] = {}
     for path in paths:
@@ -116,13 +117,31 @@ def read_files(paths: Iterable[Path]) -> dict[str, str]:
             continue
         files = [path]
         if path.is_dir():
-            files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+            templates = [chart / "templates" for chart in charts([path])]
+            files = [file for file in _below(path) if not any(file.is_relative_to(one) for one in templates)]
             if not files:
                 raise InputError(str(path), f"has no file {' or '.join(_SUFFIXES)}", "name another folder")
         texts |= {
             str(file): strict_yaml.read_text(file, "name a manifest with -f", MAX_BYTES) for file in files
         }
     return texts
+
+
+def charts(paths: Iterable[Path]) -> list[Path]:
+    """The folders of Helm charts with templates below these folders; templates are no YAML."""
+    files = [file for path in paths if path.is_dir() for file in _below(path)]
+    found = (file.parent for file in files if file.name == "Chart.yaml")
+    return [chart for chart in found if (chart / "templates").is_dir()]
+
+
+def _below(folder: Path) -> list[Path]:
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix in _SUFFIXES
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        and file.is_file()
+    )
 
 
 def parse(file: str, text: str) -> list[Document]:
@@ -133,16 +152,35 @@ def parse(file: str, text: str) -> list[Document]:
     except InputError as error:
         if "{{" not in text:
             raise
-        remedy = "render the chart first: helm template CHART | gpuform check STACK -f -"
-        raise InputError(error.path, error.fact, remedy, error.place) from None
+        fact = "it has {{ }}, so it is a template and no YAML"
+        remedy = "render it first, a chart by helm template CHART | gpuform check STACK -f -"
+        raise InputError(error.path, fact, remedy, error.place) from None
     for index, (root, value) in enumerate(parsed):
         found += _objects(file, index, root, value, ())
     return found
 
 
+def parse_each(texts: Mapping[str, str]) -> tuple[list[Document], InputError | None]:
+    """The objects of all files that are YAML, in their order, and an error for all the others."""
+    found: list[Document] = []
+    errors: list[InputError] = []
+    for name, text in texts.items():
+        try:
+            found += parse(name, text)
+        except InputError as error:
+            errors.append(error)
+    if len(errors) > 1:
+        first, *others = errors
+        return found, InputError(first.path, first.fact, first.remedy, first.place, others)
+    return found, errors[0] if errors else None
+
+
 def parse_all(texts: Mapping[str, str]) -> list[Document]:
-    """The objects of all files, in their order."""
-    return [document for name, text in texts.items() for document in parse(name, text)]
+    """The objects of all files, in their order; InputError for every file that is not YAML."""
+    found, error = parse_each(texts)
+    if error:
+        raise error
+    return found
 
 
 def _objects(file: str, index: int, root: yaml.Node, value: Any, at: Keys) -> Iterator[Document]:

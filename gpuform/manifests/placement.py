@@ -80,7 +80,7 @@ def _may_be(known: Mapping[str, tuple[str, ...]], strict: bool, key: str, values
 def _holds(known: Mapping[str, tuple[str, ...]], strict: bool, item: Mapping[str, Any]) -> bool:
     key, operator = str(item.get("key")), item.get("operator")
     values = [str(value) for value in entries(item, "values")]
-    has = known.get(key)
+    has = None if key in pod_needs.NAMES_OF_GPUS else known.get(key)
     if operator == "In":
         return _may_be(known, strict, key, values)
     if operator == "Exists":

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from infra.model.base import labels
 from infra.model.base.namespaces import SCHEDULER
 from infra.model.environment import Environment
+from infra.model.gpu.models import GKE_GPUS
 from infra.model.pool import allocatable
 from infra.model.pool.elastic import CAPACITY_TYPES
 from infra.model.pool.pool import Pool
@@ -15,6 +16,8 @@ from infra.plan.manifest import Manifest
 
 ANY = "*"
 """Value of a label of which the values are not known beforehand."""
+NAMES_OF_GPUS = (labels.GKE_ACCELERATOR, labels.INSTANCE_GPU_NAME)
+"""Labels that name the model where nodes have them: nodes of other clouds have none."""
 
 
 def fields(env: Environment, pools: Iterable[Pool], resource: bool, claim: bool) -> Manifest:
@@ -74,6 +77,11 @@ def node_labels(env: Environment, pool: Pool) -> dict[str, tuple[str, ...]]:
     if pool.gpus:
         found[labels.PCI_PRESENT] = found[labels.GPU_PRESENT] = ("true",)
         found |= {key: values or (ANY,) for key, values in allocatable.shared_labels(pool).items()}
+        if not sets_all_labels(env):
+            names = {gpu.name for gpu in pool.gpus}
+            on_gke = tuple(key for key, name in GKE_GPUS.items() if name in names)
+            found.setdefault(labels.GKE_ACCELERATOR, on_gke)
+            found.setdefault(labels.INSTANCE_GPU_NAME, tuple(gpu.ec2[0] for gpu in pool.gpus if gpu.ec2))
     if machines:
         found[labels.ARCH] = tuple(sorted({machine.arch for machine in machines}))
     if env.cluster.kind == "aws":

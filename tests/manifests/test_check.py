@@ -62,6 +62,32 @@ def test_fix_writes_the_file_once(wrong: Path) -> None:
     assert (wrong / "values.yaml").read_text() == "image: a\n"
 
 
+def test_files_that_are_no_yaml_are_all_named_and_hide_no_finding_of_others(wrong: Path) -> None:
+    for name in ("a.yaml", "z.yaml"):
+        (wrong / name).write_text("a: [")
+    done = check("-f", str(wrong))
+    assert (done.exit_code, "1 pod template with GPUs: 1 error" in done.stdout) == (2, True)
+    assert [line.split(":")[:2] for line in done.stderr.splitlines()[:2]] == [
+        [str(wrong / "a.yaml"), "1"],
+        [str(wrong / "z.yaml"), "1"],
+    ]
+    assert check("-f", str(wrong), "--fix").exit_code == 2
+    assert (wrong / "sub" / "pod.yaml").read_text() == WRONG
+
+
+def test_of_a_folder_hidden_files_and_templates_of_charts_are_left_out(wrong: Path) -> None:
+    chart = wrong / "chart"
+    for file in (chart / "templates" / "a.yaml", wrong / ".git" / "b.yaml", wrong / ".c.yaml"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{{- if .Values.a }}")
+    (chart / "Chart.yaml").write_text("name: a\n")
+    done = check("-f", str(wrong))
+    assert (done.exit_code, "1 pod template with GPUs: 1 error" in done.stdout) == (1, True)
+    assert done.stderr == (
+        f"note: the templates of {chart} are not read: helm template {chart} | gpuform check STACK -f -\n"
+    )
+
+
 def test_standard_input_is_fixed_to_standard_output() -> None:
     done = check("-f", "-", "--fix", text=WRONG)
     assert done.exit_code == 0
@@ -84,7 +110,7 @@ def test_a_kind_that_is_not_known_is_found_by_its_path() -> None:
         ((), None, "-f: is missing"),
         (("-f", "-", "--fix", "--json"), WRONG, "--json: standard output would have the manifest"),
         (("-f", "missing.yaml"), None, "missing.yaml: No such file or directory"),
-        (("-f", "-"), "a: {{ .Values.b }}\nb: [", "render the chart first: helm template"),
+        (("-f", "-"), "a: {{ .Values.b }}\nb: [", "it is a template and no YAML; render it first"),
         (("-f", "-"), "a: [", "-:1:"),
         (("-f", "-", "--pod-path", "Foo"), WRONG, "--pod-path: 'Foo' is not KIND=PATH"),
         (("-f", "-", "--pod-path", "Foo=spec"), WRONG, "--pod-path: no Foo has a pod spec there"),

@@ -199,6 +199,21 @@ def test_labels_that_others_set_are_none_of_our_business() -> None:
     assert facts(on("existing", PLAIN), text) == []
 
 
+@pytest.mark.parametrize(
+    ("selector", "path"),
+    [
+        ("nodeSelector: {cloud.google.com/gke-accelerator: nvidia-l4}", None),
+        ("nodeSelector: {karpenter.k8s.aws/instance-gpu-name: a10g}", None),
+        ("nodeSelector: {cloud.google.com/gke-accelerator: nvidia-b200}", "cloud.google.com/gke-accelerator"),
+        ("nodeSelector: {karpenter.k8s.aws/instance-gpu-name: t4}", "karpenter.k8s.aws/instance-gpu-name"),
+    ],
+)
+def test_labels_of_clouds_that_name_a_gpu_select_only_pools_with_it(selector: str, path: str | None) -> None:
+    env = on("existing", {"gpu": {"models": ["L4"], "count": 1}}, {"gpu": {"models": ["A10G"], "count": 1}})
+    paths = [one.path for one in found(env, pod(selector))]
+    assert paths == ([f"spec.nodeSelector[{path}]"] if path else [])
+
+
 def test_pods_that_the_pools_cannot_hold_wait_and_the_stack_s_own_come_first() -> None:
     env = on("embedded", {**PLAIN, "nodes": 4}, workloads=[{"pool": "p0"}])
     template = yaml.safe_load(pod())["spec"]

@@ -153,6 +153,7 @@ ZONE = "topology.kubernetes.io/zone"
 NODE_POOL = "karpenter.sh/nodepool"
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 INSTANCE_GPU_NAME = "karpenter.k8s.aws/instance-gpu-name"
+GKE_ACCELERATOR = "cloud.google.com/gke-accelerator"
 INSTANCE_GPU_COUNT = "karpenter.k8s.aws/instance-gpu-count"
 INSTANCE_GPU_MEMORY = "karpenter.k8s.aws/instance-gpu-memory"
 

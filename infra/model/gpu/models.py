@@ -196,3 +196,17 @@ ALIASES: Mapping[str, str] = {
 """Short names for the variant that the sources mean, or that the cloud sells."""
 AWS_ALIASES: Mapping[str, str] = {**ALIASES, "V100": "V100-SXM2-32GB", "A100-40GB": "A100-SXM4-40GB"}
 """What the short names mean on AWS: EC2 sells only these."""
+
+GKE_GPUS: Mapping[str, str] = {
+    "nvidia-tesla-t4": "T4",
+    "nvidia-tesla-v100": "V100-SXM2-16GB",
+    "nvidia-l4": "L4",
+    "nvidia-tesla-a100": "A100-SXM4-40GB",
+    "nvidia-a100-80gb": "A100-SXM4-80GB",
+    "nvidia-h100-80gb": "H100-SXM",
+    "nvidia-h100-mega-80gb": "H100-SXM",
+    "nvidia-h200-141gb": "H200",
+    "nvidia-b200": "B200",
+    "nvidia-gb200": "GB200",
+}
+"""Values of ``cloud.google.com/gke-accelerator`` (cloud.google.com, "GPU machine types")."""
