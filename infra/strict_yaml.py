@@ -36,8 +36,9 @@ __all__ = [
 
 MAX_BYTES = 2**20
 """Bytes of a file: its settings become ConfigMaps, and Kubernetes takes no ConfigMap above 1 MiB."""
-_MAX_DEPTH = 50
-"""Levels of lists and mappings; an environment has about ten. Python's own limit is about 1000 calls."""
+_MAX_DEPTH = 100
+"""Levels of lists and mappings; an environment has about ten, the schema of a CRD with templates of another
+CRD's objects in it more than 50 (Kubeflow's OptimizationJob). Python's own limit is about 1000 calls."""
 _MAX_NODES = 50_000
 """Values and keys once aliases are expanded: 5000 hosts have 35,000. The engine's parser (gopkg.in/yaml.v3,
 decode.go) limits aliases by a share instead, from 400,000 values on."""

@@ -60,7 +60,7 @@ def check(
         raise InputError("--json", "standard output would have the manifest and the findings", remedy)
     texts = documents.read_files(file)
     for chart in documents.charts(file):
-        warn(f"note: the templates of {chart} are not read: helm template {chart} | gpuform check STACK -f -")
+        warn(f"note: chart {chart} is not read: helm template {chart} | gpuform check STACK -f -")
     everything, unread = documents.parse_each(texts)
     if unread and (fix or as_json):
         raise unread

@@ -107,8 +107,8 @@ def mapping_in(text: Any) -> Mapping[str, Any]:
 def read_files(paths: Iterable[Path]) -> dict[str, str]:
     """The text of each file; folders are read with all below, ``-`` is standard input.
 
-    Below a folder hidden files and folders are left out, and the templates of :func:`charts`. Raises
-    InputError for what cannot be read, and for a folder without manifests.
+    Below a folder hidden files and folders are left out, and the :func:`charts`. Raises InputError for what
+    cannot be read, and for a folder without manifests.
     """
     texts: dict[str, str] = {}
     for path in paths:
@@ -117,8 +117,8 @@ def read_files(paths: Iterable[Path]) -> dict[str, str]:
             continue
         files = [path]
         if path.is_dir():
-            templates = [chart / "templates" for chart in charts([path])]
-            files = [file for file in _below(path) if not any(file.is_relative_to(one) for one in templates)]
+            left_out = charts([path])
+            files = [file for file in _below(path) if not any(file.is_relative_to(one) for one in left_out)]
             if not files:
                 raise InputError(str(path), f"has no file {' or '.join(_SUFFIXES)}", "name another folder")
         texts |= {
@@ -128,10 +128,13 @@ def read_files(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def charts(paths: Iterable[Path]) -> list[Path]:
-    """The folders of Helm charts with templates below these folders; templates are no YAML."""
-    files = [file for path in paths if path.is_dir() for file in _below(path)]
-    found = (file.parent for file in files if file.name == "Chart.yaml")
-    return [chart for chart in found if (chart / "templates").is_dir()]
+    """The folders of Helm charts with templates below these folders: their files are no manifests."""
+    found: list[Path] = []
+    for file in (file for path in paths if path.is_dir() for file in _below(path)):
+        chart = file.parent
+        if file.name == "Chart.yaml" and (chart / "templates").is_dir() and chart not in paths:
+            found += [] if any(chart.is_relative_to(outer) for outer in found) else [chart]
+    return found
 
 
 def _below(folder: Path) -> list[Path]:

@@ -98,6 +98,9 @@ class _Pod:
             yield self._not_selected(offering)
         pools = chosen or offering
         yield from self._counts(pools)
+        if large_enough := [pool for pool in pools if self._has_enough(pool)]:
+            pools = large_enough
+            chosen = [pool for pool in chosen if pool in large_enough]
         yield from self._taints(pools)
         yield from self._room(pools)
         yield from self._fields()
@@ -196,6 +199,10 @@ class _Pod:
                 fact = f"a pod requests {wanted} {name}; the device plugin gives one share {where} to a pod"
                 remedy = "request 1: more shares are not more of the GPU; or choose a pool with whole GPUs"
                 yield self._error(self._keys_of(name), fact, remedy)
+
+    def _has_enough(self, pool: Pool) -> bool:
+        most = allocatable.max_resources(pool)
+        return all(self._pod.total(name) <= most.get(name, 0) for name in self._resources)
 
     # Where it may run
 

@@ -77,14 +77,19 @@ def test_files_that_are_no_yaml_are_all_named_and_hide_no_finding_of_others(wron
 
 def test_of_a_folder_hidden_files_and_templates_of_charts_are_left_out(wrong: Path) -> None:
     chart = wrong / "chart"
-    for file in (chart / "templates" / "a.yaml", wrong / ".git" / "b.yaml", wrong / ".c.yaml"):
+    for file in (
+        chart / "templates" / "a.yaml",
+        chart / "files" / "d.yaml",
+        wrong / ".git" / "b.yaml",
+        wrong / ".c.yaml",
+    ):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{{- if .Values.a }}")
     (chart / "Chart.yaml").write_text("name: a\n")
     done = check("-f", str(wrong))
     assert (done.exit_code, "1 pod template with GPUs: 1 error" in done.stdout) == (1, True)
     assert done.stderr == (
-        f"note: the templates of {chart} are not read: helm template {chart} | gpuform check STACK -f -\n"
+        f"note: chart {chart} is not read: helm template {chart} | gpuform check STACK -f -\n"
     )
 
 
