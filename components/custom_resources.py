@@ -97,7 +97,8 @@ class MigLayoutArgs:
     layout of the same name is noticed; ``in_use`` is ``drain`` (the default) or ``refuse``;
     ``max_unavailable`` is a number of nodes or a share (``25%``), 1 by default; ``timeout_seconds`` bounds
     each wait (default 600); ``may_be_empty`` lets nodes join later; ``kept`` says that another program sets
-    the layout of nodes that join; ``config_map`` names the ConfigMap with the layouts, which a node's MIG
+    the layout of nodes that join; ``expected`` is the number of nodes that the pool has afterwards, so that a
+    preview counts those that have yet to join; ``config_map`` names the ConfigMap with the layouts, which a node's MIG
     manager must have before its label is set.
     """
 
@@ -112,6 +113,7 @@ class MigLayoutArgs:
     timeout_seconds: int | None = None
     may_be_empty: bool | None = None
     kept: bool | None = None
+    expected: int | None = None
     config_map: str | None = None
 
 

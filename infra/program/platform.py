@@ -235,6 +235,7 @@ def _mig_layouts(env: Environment, kubeconfig: pulumi.Input[str]) -> MigLayoutsA
             offers=allocatable.summary(pool) or {labels.NVIDIA_GPU: 0},
             may_be_empty=pool.hosts is not None or None,
             kept=pool in kept_pools or None,
+            expected=None if pool in kept_pools else pool.min_nodes or None,
             in_use=pool.relayout.in_use if pool.relayout else None,
             max_unavailable=pool.relayout.max_unavailable if pool.relayout else None,
             timeout_seconds=_timeout_s(pool),

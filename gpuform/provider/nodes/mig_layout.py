@@ -19,7 +19,7 @@ from gpuform.provider.properties import UNKNOWN, has_unknown, reveal
 from infra.model.base.labels import POOL
 
 _COMPARED = ("selector", "config", "layout", "offers")
-_OPTIONS = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty", "kept", "configMap")
+_OPTIONS = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty", "kept", "configMap", "expected")
 _INPUTS = ("kubeconfig", "context", *_COMPARED, *_OPTIONS)
 
 
@@ -42,7 +42,12 @@ class MigLayout:
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> DiffResult:
-        """Changed inputs, and ``nodes`` if a live node is new, has another layout, or has left the pool."""
+        """Changed inputs, and ``nodes`` if a live node is new, has another layout, or has left the pool.
+
+        Nodes that this update lets join are new too: ``expected`` is more than before, and than there are.
+        """
+        expected = int(reveal(news.get("expected")) or 0)
+        before = int(reveal(old_inputs.get("expected")) or expected)
         departed: list[Manifest] = []
 
         def matches(node: Manifest) -> bool:
@@ -54,7 +59,17 @@ class MigLayout:
             return [*current, *departed]
 
         skip_new = bool(news.get("kept"))
-        return await joining.diff(call, _COMPARED, old_inputs, olds, news, nodes, matches, skip_new)
+        return await joining.diff(
+            call,
+            _COMPARED,
+            old_inputs,
+            olds,
+            news,
+            nodes,
+            matches,
+            skip_new,
+            lambda live: len(joining.live_names(live)) < expected > before,
+        )
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         if call.preview:

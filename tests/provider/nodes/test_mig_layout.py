@@ -28,9 +28,10 @@ async def test_a_fresh_node_gets_its_layout_and_is_then_left_alone(pool):
     name = await pool.add_node("0")
     manager = MigManager(pool, LAYOUTS)
     async with manager.working():
-        outputs = await pool.create(**TO_SMALL)
+        outputs = await pool.create(**TO_SMALL, expected=1)
         assert outputs["nodes"] == [name]
-        assert await pool.changes(**TO_SMALL) == set()
+        assert await pool.changes(**TO_SMALL, expected=1) == set()
+        assert await pool.changes(**TO_SMALL, expected=2) == {"nodes"}, "a node joins with this update"
     writes = pool.writes()  # not the node's resourceVersion, which node controllers change as well
     await pool.update(**TO_SMALL)
     assert writes == []
