@@ -98,8 +98,8 @@ class MigLayoutArgs:
     ``max_unavailable`` is a number of nodes or a share (``25%``), 1 by default; ``timeout_seconds`` bounds
     each wait (default 600); ``may_be_empty`` lets nodes join later; ``kept`` says that another program sets
     the layout of nodes that join; ``expected`` is the number of nodes that the pool has afterwards, so that a
-    preview counts those that have yet to join; ``config_map`` names the ConfigMap with the layouts, which a node's MIG
-    manager must have before its label is set.
+    preview counts those that have yet to join; ``config_map`` names the ConfigMap with the layouts, which a
+    node's MIG manager must have before its label is set.
     """
 
     kubeconfig: pulumi.Input[str]

@@ -94,8 +94,10 @@ class _Rounds:
             return True
         if is_local or parts[:1] in [("state",), ("registries",)]:
             return False
-        if self._sections or len(item) < 2 or item[0] not in _ITEMS:
+        if len(item) < 2 or item[0] not in _ITEMS or self._sections & {*_ITEMS, "cluster"}:
             return bool(self._sections or self._names)
+        if any(section in str(error) for section in self._sections):
+            return True
         selecting = ("gpu", "gpu_product") if self._names and item[0] == "workloads" else ()
         text = repr(reduce(getitem, item, self.work))
         return any(repr(name) in text for name in (*selecting, *self._names))

@@ -280,7 +280,9 @@ def change_lines(steps: Iterable[Step]) -> Iterator[str]:
 def _kinds(step: Step) -> Sequence[str]:
     """Kind of each object that the step creates or deletes."""
     if step.type == SIMULATED_NODES and step.change:
-        return ["Node"] * len({**step.change.before, **step.change.after}["nodes"])
+        nodes = {**step.change.before, **step.change.after}.get("nodes")
+        if isinstance(nodes, Mapping):  # not wrong, and not unknown yet
+            return ["Node"] * len(nodes)
     return [step.type.rpartition(":")[2]]
 
 

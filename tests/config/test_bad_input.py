@@ -284,5 +284,5 @@ def test_a_group_of_magnums_that_may_be_empty_needs_the_pools_label() -> None:
     pool.pop("nodes", None)
     pool |= elastic
     team = {"name": "a", "namespaces": ["a"], "quota": {pool["name"]: 1}}
-    text = message({**magnum, "workloads": [], "queues": {"teams": [team]}})
+    text = message({**magnum, "workloads": [], "queues": {"teams": [team]}}, 2)  # the other: of its GPUs
     assert text.startswith(f"queues.teams[0].quota.{pool['name']}: cluster-autoscaler does not know")

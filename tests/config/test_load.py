@@ -300,6 +300,11 @@ FOLLOWING: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "aws", {"cluster/kind": "awss"}, ["cluster.kind: unknown kind 'awss'"]),
     "machines with a GPU that is wrong, and pools with these machines": (
         "own", {"gpus/A100-64GB/memory_mib": 1}, ["gpus.A100-64GB.memory_mib: 1 is too small"]),
+    "only what names the section that is wrong": (
+        "embedded", {"monitoring": "on", "workloads/0/memory": "900Gi"},
+        ["monitoring: holds the text 'on'",
+         ("workloads[0].memory: the largest node it may run on has 171968Mi for it: 168Gi of g2.5xlarge, "
+          "less kubelet and DaemonSets")]),
     "workloads with a priority that is wrong": (
         "queues", {"priorities": {"High": 1}},
         ["priorities.High: 'High' is not a name that Kubernetes accepts"]),

@@ -236,6 +236,11 @@ def test_many_objects_are_one_line_and_the_rest_has_its_own() -> None:
     assert [*change_lines([*maps, *quotas, pool])] == [
         "created   20 objects: 9 ConfigMap, 9 Node, 2 ResourceQuota"
     ]
+    for nodes in (dict[str, Any](), {"nodes": "not known yet"}):
+        unclear = Step("create", PART.format(SIMULATED_NODES, "t4"), "done", Change({}, nodes))
+        assert [*change_lines([*maps, *quotas, unclear])] == [
+            "created   12 objects: 9 ConfigMap, 2 ResourceQuota, 1 SimulatedNodes"
+        ]
     assert [*change_lines(quotas)] == ["created   ResourceQuota team/0", "created   ResourceQuota team/1"]
     vpc = Step("create", PART.format("aws:ec2/vpc:Vpc", "net"), "planned")
     assert [*change_lines([vpc])] == ["create    aws:ec2/vpc:Vpc net"]
