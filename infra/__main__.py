@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pulumi
 
@@ -47,10 +49,19 @@ def _embedded_kubeconfig() -> str:
     return str((state if stack == "local" else state / "planes" / stack) / "kubeconfig")
 
 
+def _declared() -> Any:
+    """The environment as declared: in the configuration, or in a file where `gpuform` put a long one."""
+    config = pulumi.Config("gpuform")
+    file = config.get("environment-file")
+    return (
+        json.loads(Path(file).read_text(encoding="utf-8")) if file else config.require_object("environment")
+    )
+
+
 def main() -> None:
     """Run as the stack's program; an InputError ends it with the message alone, without a traceback."""
     try:
-        env = parse(pulumi.Config("gpuform").require_object("environment"))
+        env = parse(_declared())
         created = cluster(env)
     except InputError as error:
         raise pulumi.RunError(str(error)) from None

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import yaml
+
 from gpuform.checkout import writable
 from gpuform.checkout.errors import Failure
 from gpuform.checkout.paths import Paths
@@ -33,9 +35,13 @@ from gpuform.engine.result import (
 )
 from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
+from infra import strict_yaml
+from infra.config import KEY
 from infra.model.base import guard_names
 from infra.model.platform.state import State
 
+_LONG = 50_000
+"""Characters of a stack file up to which its configuration certainly fits into a variable."""
 POLICY_CONFIG = "policy-config.json"
 """File in the project's folder: settings of policies by the policy's name."""
 OnEvent = Callable[[Event], None]
@@ -240,8 +246,23 @@ class Engine:
         text, copy = file.read_text(encoding="utf-8"), self._files.stack_file(stack)
         if "secure:" not in text:
             text = re.sub(r"(?m)^encryptionsalt:.*\n?", "", text)
+            if len(text) > _LONG:
+                text = self._with_environment_aside(text, copy.with_suffix(".json"))
         write(copy, text, 0o600)
         return {"PULUMI_OPTION_CONFIG_FILE": str(copy)}
+
+    def _with_environment_aside(self, text: str, aside: Path) -> str:
+        """The stack file's text with the path of a file with its environment, if it has one.
+
+        The engine gives plugins the configuration in one variable (provider_plugin.go, PULUMI_CONFIG), and
+        Linux takes 128 KiB (MAX_ARG_STRLEN): a thousand workloads are more.
+        """
+        content = yaml.load(text, strict_yaml.Loader)  # noqa: S506  (a SafeLoader)
+        config = content.get("config") or {}
+        if KEY not in config:
+            return text
+        write(aside, json.dumps(config.pop(KEY)), 0o600)
+        return yaml.safe_dump({**content, "config": {**config, f"{KEY}-file": str(aside)}})
 
     def _operate(
         self,

@@ -63,7 +63,7 @@ def check(env: Environment, workload: Workload) -> None:
 
     For a workload that the environment does not declare itself; its own ones were checked with it.
     """
-    if workload in env.workloads:
+    if any(own is workload for own in env.workloads):  # by identity: equality of all takes quadratic time
         return
     try:
         declared = env.model_copy(update={"workloads": (workload,)})

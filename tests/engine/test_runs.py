@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from gpuform.checkout.paths import Paths
@@ -17,6 +18,7 @@ from gpuform.engine import Engine, EngineFailure, Event, Message, Step
 from gpuform.stack import preflight
 from gpuform.stack.preflight.check import Finding
 from lab.toolchain import Toolchain
+from tests.build.aws_stacks import ROOT
 from tests.engine.conftest import THREE_RESOURCES, Project, aws_checkout
 from tests.tiers import nightly_but
 
@@ -88,6 +90,28 @@ def test_configuration_larger_than_an_environment_variable(project: Project) -> 
     project.stack_file(f"config:\n  tried:long: {'x' * 300_000}\n")
     project.engine.up()
     assert project.engine.outputs() == {"length": 300_000}
+
+
+def test_an_environment_that_no_variable_holds_reaches_the_program_and_stops_no_plugin(
+    project: Project,
+) -> None:
+    """The engine gives a plugin the configuration as PULUMI_CONFIG (pulumi, provider_plugin.go)."""
+    file = project.paths.root / "Pulumi.yaml"
+    plugin = {"providers": [{"name": "gpuform", "path": str(ROOT / "gpuform/provider/own")}]}
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "plugins": plugin}))
+    project.program("""
+        import json
+        from pathlib import Path
+        import pulumi
+        declared = json.loads(Path(pulumi.Config("gpuform").require("environment-file")).read_text())
+        assert (len(declared["name"]), declared["version"]) == (300_000, "1.36")
+        assert pulumi.Config().require("a") == "b"
+        layout = {"kubeconfig": "missing", "selector": "a=b", "config": "c", "offers": {"nvidia.com/gpu": 1}}
+        pulumi.CustomResource("gpuform:nodes:MigLayout", "m", layout)
+    """)
+    environment = f"{{name: {'x' * 300_000}, version: '1.36'}}"
+    project.stack_file(f"config:\n  tried:a: b\n  gpuform:environment: {environment}\n")
+    assert project.engine.preview().changes == {"create": 1}
 
 
 @pytest.mark.nightly
