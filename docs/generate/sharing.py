@@ -36,6 +36,7 @@ _EXAMPLES = (
     "kind: mig, layout: all-1g.5gb",
     "kind: mig, layout: all-1g.5gb, strategy: single",
     "kind: mig, layout: all-1g.5gb, devices: [0]",
+    "kind: mig, layouts: [{devices: [0], layout: {3g.20gb: 2}}, {devices: [1], layout: all-1g.5gb}]",
     "kind: mig, layout: all-1g.5gb, share: {replicas: 2}",
     "kind: dra",
     "kind: dra, layout: all-1g.5gb",
@@ -103,10 +104,11 @@ def _offer(title: str) -> Iterator[str]:
     block = yaml.safe_load(f"{{{title}}}")
     pool = {"name": "p", "machine": _EXAMPLE, "nodes": 1, "sharing": block}
     work = {"name": "w", "kind": "pod", "pool": "p", "image": "a:1"}
-    if isinstance(block.get("layout"), dict):
-        work["slice"] = next(iter(block["layout"]))
+    layout = block["layouts"][0]["layout"] if "layouts" in block else block.get("layout")
+    if isinstance(layout, dict):
+        work["slice"] = next(iter(layout))
     elif "devices" in block:
-        work["slice"] = block["layout"].removeprefix("all-")
+        work["slice"] = layout.removeprefix("all-")
     env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": [work]})
     (made,) = env.pools
     offered = {**allocatable.resources(made), **allocatable.claimable(made)}

@@ -8,6 +8,7 @@ Names of Azure's sizes have the GPU in them (learn.microsoft.com, "Virtual machi
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -173,7 +174,11 @@ def _single(node: Node, gpu: Gpu | None, text: str, plugin: Json) -> tuple[Json,
     slices = int(number) * most if number.isdecimal() else _count(node, _shares(node)[1])
     if slices % most:
         fact = f"it has {slices} slices {name}, and a GPU has {most}"
-        raise InputError(node.name, f"{fact}, so its GPUs differ", "gpuform declares one layout per node")
+        raise InputError(
+            node.name,
+            f"{fact}, so its GPUs differ",
+            "its slices are of one profile, so all its GPUs must be cut alike",
+        )
     sharing: dict[str, Any] = {"kind": "mig", "layout": {name: most}, "strategy": "single"}
     way, replicas = _shares(node)
     if way == "time_slicing":
@@ -193,32 +198,44 @@ def _mixed(
         _profile(node, geometry, key.removeprefix(labels.NVIDIA_MIG_PREFIX)): number // replicas
         for key, number in resources.items()
     }
-    whole = node.allocatable.get(labels.NVIDIA_GPU, 0)
     count = _count(node, 1)
-    cut = count - whole
-    if cut < 1 or any(number % cut for number in profiles.values()):
-        kinds = ", ".join(f"{number} {name}" for name, number in profiles.items())
-        fact = f"its {count} GPUs have different layouts ({kinds})"
-        raise InputError(node.name, fact, "gpuform declares one layout per node")
-    sharing: dict[str, Any] = {
-        "kind": "mig",
-        "layout": {name: number // cut for name, number in sorted(profiles.items())},
-        "strategy": "mixed",
-    }
-    if whole:
-        sharing["devices"] = _devices(layout, count, cut)
+    declared = _declared_cuts(layout, profiles, count) or _equal_cuts(node, profiles, count)
+    sharing: dict[str, Any] = {"kind": "mig", **declared, "strategy": "mixed"}
     if replicas > 1:
         sharing["share"] = {"replicas": replicas, **_renamed(node, plugin, first)}
     return sharing, count
 
 
-def _devices(layout: Sequence[Json], count: int, cut: int) -> list[int]:
-    """Numbers of the partitioned GPUs by the MIG manager's layout; if it is not known, the last ones."""
+def _declared_cuts(layout: Sequence[Json], profiles: Mapping[str, int], count: int) -> Json:
+    """Keys of the sharing by the MIG manager's layout; none if it names no GPUs, or the node differs."""
+    gpus: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for entry in layout:
-        devices = entry.get("devices")
-        if entry.get("mig-enabled") and isinstance(devices, list) and len(devices) == cut:
-            return sorted(int(index) for index in devices)
-    return list(range(count - cut, count))
+        devices, slices = entry.get("devices"), mapping_at(entry, ("mig-devices",))
+        if entry.get("mig-enabled") and isinstance(devices, list):
+            if not all(isinstance(number, int) for number in (*devices, *slices.values())):
+                return {}
+            gpus.setdefault(tuple(sorted(slices.items())), []).extend(devices)
+    found: Counter[str] = Counter()
+    for cut, devices in gpus.items():
+        for name, number in cut:
+            found[name] += len(devices) * number
+    if found != Counter(profiles):
+        return {}
+    layouts = [{"devices": sorted(devices), "layout": dict(cut)} for cut, devices in gpus.items()]
+    if len(layouts) > 1:
+        return {"layouts": layouts}
+    return layouts[0] if len(layouts[0]["devices"]) < count else {"layout": layouts[0]["layout"]}
+
+
+def _equal_cuts(node: Node, profiles: Mapping[str, int], count: int) -> Json:
+    """The same of what the node offers: one layout, of the last GPUs if there are whole ones."""
+    cut = count - node.allocatable.get(labels.NVIDIA_GPU, 0)
+    if cut < 1 or any(number % cut for number in profiles.values()):
+        kinds = ", ".join(f"{number} {name}" for name, number in profiles.items())
+        fact = f"its {count} GPUs have different layouts ({kinds}), which its MIG manager's configuration"
+        raise InputError(node.name, f"{fact} does not name", "declare the pool by hand: sharing.layouts")
+    found: Json = {"layout": {name: number // cut for name, number in sorted(profiles.items())}}
+    return found if cut == count else {**found, "devices": list(range(count - cut, count))}
 
 
 def _geometry(node: Node, gpu: Gpu | None) -> Geometry:

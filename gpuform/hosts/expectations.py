@@ -14,7 +14,7 @@ from infra import facts, versions
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.gpu import drivers
-from infra.model.pool import allocatable, mig_config
+from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 from infra.plan import gpu_operator, sharing
 from infra.plan.inventory import inventory as ansible_inventory
@@ -75,7 +75,10 @@ def _gpu_variables(env: Environment, pool: Pool, gpus: int) -> Variables:
 
 
 def _mig_variables(pool: Pool) -> Variables:
-    """The MIG slices of each GPU that the operator creates, and the indices of these GPUs if not all."""
-    devices = mig_config.mig_devices(pool)
-    variables: Variables = {"gpuform_mig": dict(pool.layout or {})}
-    return variables if devices is None else {**variables, "gpuform_mig_devices": list(devices)}
+    """The MIG slices that the operator creates, by number of the GPU, or ``all``."""
+    slices = {
+        str(number): dict(cut.layout)
+        for cut in pool.cuts
+        for number in (("all",) if cut.devices is None else cut.devices)
+    }
+    return {"gpuform_mig": slices or {"all": {}}}

@@ -18,6 +18,7 @@ from infra.model.gpu.xid import DEVICE_PLUGIN_SKIPS
 from infra.model.platform.monitoring import NAMESPACE as MONITORING
 from infra.model.pool import allocatable
 from infra.model.pool.allocatable import claimable, node_gpus, resources
+from infra.model.pool.layouts import Cut
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig, Mps, TimeSlicing
 
@@ -165,14 +166,17 @@ def sharing_detail(pool: Pool) -> str:
         return f"{sharing.replicas} per GPU, {allocatable.mps_memory_mib(pool)} MiB each"
     if isinstance(sharing, TimeSlicing):
         return f"{sharing.replicas} per GPU"
-    layout = ", ".join(f"{count}x {profile}" for profile, count in sorted((pool.layout or {}).items()))
+    layout = "; ".join(map(_cut_detail, pool.cuts))
     if pool.by_claim:
         return f"{layout or 'whole GPUs'} by claim"
     if isinstance(sharing, Mig):
-        if sharing.devices is not None:
-            layout += f" on GPU {', '.join(map(str, sorted(sharing.devices)))}"
         return f"{layout}; {sharing.share.replicas} per slice" if sharing.share else layout
     return ""
+
+
+def _cut_detail(cut: Cut) -> str:
+    slices = ", ".join(f"{count}x {profile}" for profile, count in sorted(cut.layout.items()))
+    return slices if cut.devices is None else f"{slices} on GPU {', '.join(map(str, cut.devices))}"
 
 
 def _pool_status(env: Environment, pool: Pool, nodes: Sequence[Node]) -> PoolStatus:

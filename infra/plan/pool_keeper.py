@@ -35,7 +35,7 @@ def kept_pools(env: Environment) -> tuple[Pool, ...]:
     if env.cluster.kind in ("openstack", "existing"):
         return env.pools
     if env.cluster.kind == "aws" and env.has_mig_manager:
-        return tuple(pool for pool in env.pools if pool.layout is not None and pool.has_live_layout)
+        return tuple(pool for pool in env.pools if pool.cuts and pool.has_live_layout)
     return ()
 
 

@@ -16,10 +16,9 @@ from infra.model.base import labels, namespaces
 from infra.model.base.fields import short_digest
 from infra.model.environment import Environment
 from infra.model.gpu.models import Gpu
-from infra.model.pool import allocatable, mig_config, plugin_config
-from infra.model.pool.layouts import resolve
+from infra.model.pool import allocatable, layouts, mig_config, plugin_config
 from infra.model.pool.pool import Pool
-from infra.model.pool.sharing import Dra, Mig, Mps, SliceShare, TimeSlicing
+from infra.model.pool.sharing import Mig, Mps, SliceShare, TimeSlicing
 from infra.plan import magnum
 from infra.plan.manifest import Manifest, manifest, own_labels, tolerate, unique
 from infra.strict_yaml import Dumper
@@ -74,7 +73,7 @@ def _sharing_block(strategy: str, pool: Pool) -> Manifest:
         return {}
     names = [labels.NVIDIA_GPU]
     if isinstance(share, SliceShare) and strategy == "mixed":
-        names = sorted(allocatable.mig_resource(profile) for profile in pool.layout or {})
+        names = sorted(allocatable.mig_resource(profile) for profile in pool.profiles)
     return {
         "timeSlicing": {
             "renameByDefault": share.rename,
@@ -122,7 +121,7 @@ def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
     if not pool.gpus or env.ownership.device_plugin == "cluster":
         return None
     change: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": allocatable.summary(pool)}
-    if pool.layout is not None:
+    if pool.cuts:
         content = layout_content(pool)
         change |= {"layout": mig_config_name(pool)} | ({"content": content} if content else {})
     if pool.relayout is not None and pool.relayout.in_use == "refuse":
@@ -206,16 +205,19 @@ def layout_content(pool: Pool) -> str | None:
 
 
 def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
-    devices = mig_config.mig_devices(pool)
-    layout = pool.sharing.layout if isinstance(pool.sharing, Mig | Dra) else None
-    slices = dict(sorted(resolve(gpu, layout).items()))
-    if devices is None:
-        return [{"devices": "all", "mig-enabled": True, "mig-devices": slices}]
-    uncut = [index for index in range(pool.gpu_count) if index not in devices]
-    return [
-        {"devices": list(devices), "mig-enabled": True, "mig-devices": slices},
-        {"devices": uncut, "mig-enabled": False},
+    entries: Entries = [
+        {
+            "devices": "all" if cut.devices is None else list(cut.devices),
+            "mig-enabled": True,
+            "mig-devices": dict(sorted(cut.layout.items())),
+        }
+        for cut in layouts.cuts(gpu, pool.sharing)
     ]
+    if pool.whole_gpus:
+        cut_gpus = {number for cut in pool.cuts for number in cut.devices or ()}
+        whole = [index for index in range(pool.gpu_count) if index not in cut_gpus]
+        entries.append({"devices": whole, "mig-enabled": False})
+    return entries
 
 
 def _per_device(models: Mapping[str, Entries]) -> Entries:

@@ -174,7 +174,7 @@ def _device_plugin(pool: Pool) -> dict[str, dict[str, Any]]:
 
 def _mig(pool: Pool) -> dict[str, str]:
     """Profile by GPU model that the nodes may have; each GPU gets as many slices as fit."""
-    (profile,) = pool.layout or {}
+    (profile,) = pool.profiles
     names = [gpu.bottlerocket for gpu in sorted(pool.gpus, key=lambda gpu: gpu.name)]
     return {name: profile for name in names if name}
 

@@ -276,7 +276,7 @@ class _Model:
         layouts = packing.largest_layouts(one.gpu.geometry)
         if one.pool and one.pool.image.family == "Bottlerocket":  # as many slices of one profile as fit
             layouts = [layout for layout in layouts if len(layout) == 1 and one.gpu.bottlerocket]
-        own = dict(one.pool.layout or {}) if one.pool and _expressible(one.pool) else {}
+        own = one.pool.slices(1) if one.pool and _expressible(one.pool) else {}
         if own and own not in layouts:
             layouts.append(own)
         for layout in layouts:
@@ -307,7 +307,7 @@ class _Model:
 
 def _expressible(pool: Pool) -> bool:
     sharing = pool.sharing
-    return not isinstance(sharing, Mig) or (sharing.share is None and sharing.devices is None)
+    return not isinstance(sharing, Mig) or (sharing.share is None and pool.cuts[0].devices is None)
 
 
 def is_same(pool: Pool, sharing: Sharing) -> bool:
@@ -317,7 +317,7 @@ def is_same(pool: Pool, sharing: Sharing) -> bool:
     if pool.sharing.kind != sharing.how or not _expressible(pool):
         return False
     if sharing.how == "mig":
-        return dict(pool.layout or {}) == dict(sharing.layout)
+        return pool.slices(1) == dict(sharing.layout)
     return getattr(pool.sharing, "replicas", 1) == sharing.replicas
 
 

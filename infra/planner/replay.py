@@ -120,7 +120,7 @@ def _size(env: Environment, pool: Pool, machine: Machine | None, gpus: int) -> N
 def _devices(pool: Pool, gpus: int) -> tuple[int, ...]:
     """What a node offers, in thousandths of a GPU: whole GPUs, shares, or MIG slices by compute slices."""
     if pool.by_claim:
-        counts = {name: gpus * count for name, count in (pool.layout or {"": 1}).items()}
+        counts = pool.slices(gpus) or {"": gpus}
         parts = allocatable.slice_parts(pool) or {"": 1.0}
     else:
         counts, parts = allocatable.resources(pool, gpus), allocatable.unit_parts(pool)

@@ -92,7 +92,7 @@ def test_a_version_that_no_repository_has_leaves_the_old_one_running_and_held(
     assert "nvidia-driver-cuda" in packaged.out("apt-mark showhold").split()
 
 
-def test_a_module_whose_key_secure_boot_does_not_know_is_refused_with_the_remedy(
+def test_a_module_with_a_key_unknown_to_secure_boot_is_refused_with_the_remedy(
     hosts: Bed, packaged: Host
 ) -> None:
     packaged.write("/usr/local/sbin/mokutil", MOKUTIL)

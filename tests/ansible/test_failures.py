@@ -129,7 +129,7 @@ def test_a_host_that_is_off_and_one_with_another_key_are_named_and_the_third_is_
     assert hosts_with_file(site) == ["gpu-1", "gpu-2", "gpu-3"]
 
 
-def test_a_host_whose_key_nobody_knows_is_not_trusted(site: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_with_an_unknown_key_is_not_trusted(site: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither Ansible's switch in the user's environment nor options missing from the caller change this."""
     monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
     site.use(site.known("gpu-1", "gpu-3").replace("-o StrictHostKeyChecking=yes", ""))

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from infra.model.gpu.machines import MACHINES, Machine
+from infra.model.gpu.mig import Geometry
 from infra.model.gpu.models import GPUS
 from tests.build.mig_layouts import GEOMETRIES, layouts
 
@@ -136,6 +137,22 @@ def _dra(draw: st.DrawFn, gpu: str, *_: Any) -> Mapping:
 
 
 @st.composite
+def _layout(draw: st.DrawFn, geometry: Geometry, single: bool) -> Mapping | str:
+    layout = dict(draw(st.sampled_from(layouts(geometry))))
+    if single:
+        layout = dict([draw(st.sampled_from(sorted(layout.items())))])
+    ((profile, count), *others) = layout.items()
+    whole = not others and count == geometry.max_slices(profile)
+    return f"all-{profile}" if whole and draw(st.booleans()) else layout
+
+
+def _profiles(sharing: Mapping) -> list[str]:
+    found = [sharing["layout"]] if "layout" in sharing else [cut["layout"] for cut in sharing["layouts"]]
+    names = [[one.removeprefix("all-")] if isinstance(one, str) else [*one] for one in found]
+    return sorted({name for one in names for name in one})
+
+
+@st.composite
 def _mig(draw: st.DrawFn, gpu: str, counts: list[int], operator: str, index: int) -> Mapping:
     """Layout, whole GPUs beside it, shares of its slices, a name; only what the effective strategy allows."""
     geometry = GEOMETRIES[gpu]
@@ -143,15 +160,18 @@ def _mig(draw: st.DrawFn, gpu: str, counts: list[int], operator: str, index: int
     own = draw(st.sampled_from(["single", "mixed"])) if operator == "none" or draw(st.booleans()) else None
     if own:
         found["strategy"] = own
-    layout = dict(draw(st.sampled_from(layouts(geometry))))
-    if (own or operator) == "single":
-        layout = dict([draw(st.sampled_from(sorted(layout.items())))])
-    elif len(counts) == 1 and counts[0] > 1 and draw(st.booleans()):
-        numbers = st.lists(st.integers(0, counts[0] - 1), min_size=1, max_size=counts[0] - 1, unique=True)
-        found["devices"] = draw(numbers)
-    ((profile, count), *others) = layout.items()
-    whole = not others and count == geometry.max_slices(profile)
-    found["layout"] = f"all-{profile}" if whole and draw(st.booleans()) else layout
+    mixed, (gpus, *more) = (own or operator) == "mixed", counts
+    differ = mixed and not more and gpus > 1
+    cuts = draw(st.sampled_from([1, 1, 2, min(3, gpus)])) if differ else 1
+    if cuts > 1:
+        numbers = draw(st.permutations(range(gpus)))[: draw(st.integers(cuts, gpus))]
+        each = [(numbers[cut::cuts], draw(_layout(geometry, False))) for cut in range(cuts)]
+        found["layouts"] = [{"devices": devices, "layout": layout} for devices, layout in each]
+    else:
+        found["layout"] = draw(_layout(geometry, not mixed))
+        if differ and draw(st.booleans()):
+            numbers = draw(st.permutations(range(gpus)))
+            found["devices"] = numbers[: draw(st.integers(1, gpus - 1))]
     if draw(st.booleans()):
         found["share"] = draw(_share())
     if draw(st.booleans()):
@@ -176,9 +196,7 @@ def _workload(draw: st.DrawFn, pool: Mapping, operator: str) -> Mapping:
     sharing = pool["sharing"]
     mixed = sharing["kind"] == "mig" and sharing.get("strategy", operator) == "mixed"
     if mixed or (sharing["kind"] == "dra" and "layout" in sharing):
-        layout = sharing["layout"]
-        profiles = sorted(layout) if isinstance(layout, dict) else [layout.removeprefix("all-")]
-        found["slice"] = draw(st.sampled_from(profiles))
+        found["slice"] = draw(st.sampled_from(_profiles(sharing)))
     return found
 
 

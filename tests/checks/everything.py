@@ -83,6 +83,18 @@ POOLS: dict[str, tuple[dict[str, Any], ...]] = {
     "a long name": ({**A100, "sharing": {"kind": "mig", "layout": dict.fromkeys(FOUR_KINDS, 1)}},),
     "whole": ({**A100}, {"machine": "m6i.xlarge"}),
     "some of a node's GPUs": ({"machine": "g4.p4.40g", "sharing": {**SEVEN, "devices": [0, 1]}},),
+    "GPUs cut differently": (
+        {
+            "machine": "g4.p4.40g",
+            "sharing": {
+                "kind": "mig",
+                "layouts": [
+                    {"devices": [0, 2], "layout": {"3g.20gb": 1, "2g.10gb": 2}},
+                    {"devices": [3], "layout": "all-1g.5gb"},
+                ],
+            },
+        },
+    ),
     "shares of slices": (
         {**A100, "sharing": {**SEVEN, "share": {"replicas": 2}}},
         {**A100, "sharing": {**SEVEN, "share": {"replicas": 3, "rename": False}, "strategy": "single"}},

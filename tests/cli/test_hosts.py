@@ -292,7 +292,7 @@ def test_own_hosts_are_asked_over_ssh(run: CliRunner, asked: list[dict[str, Any]
 def test_a_joined_host_expects_the_slices_of_the_operator() -> None:
     joined = OWN | {"cluster": OWN["cluster"] | {"kubeconfig": "~/.kube/own"}}
     host = expectations.hosts_inventory(parse(joined))["_meta"]["hostvars"]["gpu-2"]
-    assert (host["nvidia_mig_layout"], host["gpuform_mig"]) == ("", {"3g.20gb": 2})
+    assert (host["nvidia_mig_layout"], host["gpuform_mig"]) == ("", {"all": {"3g.20gb": 2}})
 
 
 def expected_of_nodes(env: Environment, **labels: dict[str, str]) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def test_nodes_expect_what_the_operator_installs() -> None:
     labels = {name: {"gpuform.io/pool": pool} for name, pool in pools.items()}
     hosts = expected_of_nodes(load(ROOT / "Pulumi.local.yaml"), **labels, n4={})
     assert list(hosts) == ["n1", "n2"]
-    assert hosts["n1"]["gpuform_mig"] == {"2g.10gb": 2, "3g.20gb": 1}
+    assert hosts["n1"]["gpuform_mig"] == {"all": {"2g.10gb": 2, "3g.20gb": 1}}
     assert hosts["n1"]["nvidia_driver_version"] == "580.178.04"  # the stack has V100s
     assert hosts["n1"]["nvidia_container_toolkit_version"] == versions.CONTAINER_TOOLKIT
     assert "validate_inventory_gpu" not in hosts["n2"]

@@ -404,7 +404,7 @@ def settles(runs: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Se
 
 
 @pytest.mark.parametrize("words", [("local", "up"), ("up", "local")])
-def test_a_gpu_that_was_broken_is_said_and_nobody_waits_for_it(
+def test_a_gpu_that_was_broken_is_named_and_not_waited_for(
     runs: Engine, settles: Settles, words: tuple[str, ...]
 ) -> None:
     result = settles({"simulator.gpuform.io/unhealthy": "1"}, *words)

@@ -201,7 +201,7 @@ def test_the_release_names_the_config_maps_that_are_made() -> None:
     assert inputs["chart"].endswith("charts/gpu-operator-sim")
 
 
-def test_a_layout_workflow_for_every_pool_whose_gpus_can_be_cut() -> None:
+def test_every_pool_with_mig_gpus_has_a_layout_workflow() -> None:
     layouts = {r.name: r.inputs for r in recorded("local").of(LAYOUT)}
     assert set(layouts) == {"mig-a100-mig", "mig-a100-7", "mig-a100-whole"}
     assert layouts["mig-a100-mig"]["config"] == "3g.20gb-2x2g.10gb"

@@ -71,8 +71,8 @@ def test_only_a_union_of_more_than_scalars_has_no_type_in_another_language() -> 
     found = {name.rpartition(":")[2]: untyped("", declared) for name, declared in types.items()}
     keys = {f"{name}.{path.split('.')[2]}" for name, paths in found.items() for path in paths}
     assert {key for key in keys if not key.endswith("Workload.pod")} == {
-        "AwsCluster.network", "Dra.layout", "ExistingNetwork.subnets", "GpuChoice.count",
-        "GpuOperatorSpec.gpu_taint",
+        "AwsCluster.network", "DeviceLayout.layout", "Dra.layout", "ExistingNetwork.subnets",
+        "GpuChoice.count", "GpuOperatorSpec.gpu_taint",
         "HostsCluster.control_plane", "Mig.layout", "Monitoring.counters", "Namespace.quota",
         "Pool.hosts", "Team.borrow", "Team.lend", "Team.quota",
     }  # fmt: skip
@@ -105,6 +105,7 @@ def test_an_editor_knows_every_keyword_of_a_bound() -> None:
 
 LOOKED_UP = {
     "Mig.layout": "layouts.check knows the profiles of the pool's GPUs",
+    "DeviceLayout.layout": "layouts.check knows the profiles of the pool's GPUs",
     "Dra.layout": "layouts.check knows the profiles of the pool's GPUs",
     "Namespace.quota": "room.hard knows the slices of the pool",
     **dict.fromkeys(("Team.quota", "Team.borrow", "Team.lend"), "room.amounts knows the slices of the pool"),

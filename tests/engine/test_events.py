@@ -79,7 +79,7 @@ def test_a_line_of_the_log_is_an_event(text: str, event: Event) -> None:
         _step("resourcePreEvent", "create", planning=True),
     ],
 )
-def test_a_line_that_nobody_needs_is_no_event(text: str) -> None:
+def test_an_unknown_line_is_no_event(text: str) -> None:
     assert parse(text) is None
 
 

@@ -86,7 +86,7 @@ def test_a_node_of_a_managed_group_has_to_keep_its_pools_promise_and_to_give_a_p
 
 
 @pytest.mark.nightly
-def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(cluster: GateCluster) -> None:
+def test_a_node_with_gpus_by_claim_is_let_in_once_its_devices_are_there(cluster: GateCluster) -> None:
     with cluster.gate.running():
         cluster.add_elastic("p2-a", pool=BY_CLAIM)
         until(lambda: cluster.annotation("p2-a"), "it offers 0 of 1 gpu.nvidia.com".__eq__)

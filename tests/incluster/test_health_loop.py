@@ -217,7 +217,7 @@ def node_with_record(record: str) -> dict[str, Any]:
         '{"class": "reset", "faults": [[]]}',
     ],
 )
-def test_a_record_that_nobody_can_read_is_none_and_the_loop_goes_on(record: str) -> None:
+def test_an_unreadable_record_is_none_and_the_loop_goes_on(record: str) -> None:
     node = read_node(node_with_record(record), {}, NOW)
     assert node.record is None
     steps, _ = decisions.decide(CORDON, [node], [fault("n")], State(), {}, NOW)

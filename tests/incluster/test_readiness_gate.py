@@ -188,7 +188,7 @@ def test_devices_are_counted_by_class_and_old_ones_do_not_count(
     assert proof.count_devices(slices_) == devices
 
 
-def test_a_node_whose_gpus_are_claimed_is_proven_by_its_devices() -> None:
+def test_a_node_with_gpus_by_claim_is_proven_by_its_devices() -> None:
     claimed, pool = node('{"gpu.nvidia.com": 2}'), {"labels": [DRIVER], "operands": []}
     assert proof.promises_claims(claimed, pool)
     assert not proof.promises_claims(node(), POOL)

@@ -314,7 +314,7 @@ def terms(spec: dict[str, Any]) -> list[dict[str, list[str]]]:
         (["sliced", "h"], {"compute": "7.0"}, ["h", "sliced"]),  # both give the same resource name
     ],
 )
-def test_the_pools_whose_gpus_satisfy(pools: list[str], need: dict[str, Any], chosen: list[str]) -> None:
+def test_pools_that_satisfy_a_need(pools: list[str], need: dict[str, Any], chosen: list[str]) -> None:
     spec = made(*pools, gpu=need)
     assert terms(spec) == [{"gpuform.io/pool": chosen}]
     assert gpus({"kind": "Pod", "spec": spec}) == {"nvidia.com/gpu": "1"}
@@ -373,7 +373,7 @@ def test_a_slice_has_the_memory_that_nvml_reports() -> None:
     assert re.search(r"no pool has 17 GiB or more; .*mig-1g\.18gb of pool h200 .*: 16 GiB", text)
 
 
-def test_on_aws_a_pool_is_not_judged_by_gpus_that_nobody_sells() -> None:
+def test_on_aws_a_pool_is_not_judged_by_gpus_that_ec2_does_not_sell() -> None:
     """A30 and A100 PCIe match, too, but no EC2 type has them."""
     asked = {"memory_gib": 24, "nvlink": False, "compute": "8.0", "count": 1}
     work = {"name": "w", "kind": "pod", "gpu": {"memory_gib": 20}, "image": "a:1"}
@@ -384,7 +384,7 @@ def test_on_aws_a_pool_is_not_judged_by_gpus_that_nobody_sells() -> None:
         assert parse(env.resolved()).pools == env.pools
 
 
-def test_a_pool_whose_next_node_may_lack_it_says_so() -> None:
+def test_a_pool_says_that_its_next_node_may_lack_it() -> None:
     pool = {"gpu": {"models": ["L4", "L40S"], "count": 1}, "elastic": {"max": {"cpu": 1000}}}
     with pytest.raises(InputError) as caught:
         aws(pool, workloads=[{"name": "w", "kind": "pod", "gpu": {"memory_gib": 40}, "image": "a:1"}])

@@ -207,7 +207,7 @@ def test_extended_support_costs_its_surcharge_from_its_day_on(version: str, low:
     assert (plain.low, plain.high, plain.notes) == (0.10, 0.10, ())
 
 
-def test_the_document_adds_up_and_says_whose_prices_they_are() -> None:
+def test_the_document_adds_up_and_names_the_source_of_prices() -> None:
     known = bill(parse(stack("aws-prod")), PriceList())
     assert known.price_source == "list prices of us-east-1, 2026-07-20"
     found = to_document(known)

@@ -160,7 +160,7 @@ def test_own_hosts_get_the_runtime_class_that_ansible_made_a_runtime_for() -> No
     assert device_plugin.values(on_k3s)["runtimeClassName"] == "nvidia"
 
 
-def test_nobody_is_asked_to_cut_a_gpu() -> None:
+def test_no_operand_is_asked_to_cut_a_gpu() -> None:
     """A GPU that supports MIG stays whole: no layout, no label, no MIG manager configuration."""
     env = ENVIRONMENTS["whole GPUs"]
     assert sharing.mig_parted_config_map(env) is None

@@ -99,7 +99,7 @@ def test_a_node_of_an_image_by_its_id_is_told_the_taint_at_boot(image: str, writ
     assert written in base64.b64decode(told).decode()
 
 
-def test_simulated_nodes_wait_for_nobody() -> None:
+def test_simulated_nodes_wait_for_no_other() -> None:
     env = on("embedded", T4)
     assert readiness_gate.manifests(env) == ()
     assert startup.startup_change(env, env.pools[0]) is None
@@ -203,7 +203,7 @@ THEIRS = declared("existing", {"machine": "g4dn.xlarge"}, gpu_operator={"mode": 
 
 def test_pools_with_nodes_that_join_without_something_are_kept() -> None:
     for env in TABLE.values():
-        cut = [pool.name for pool in env.pools if pool.layout is not None and not pool.by_karpenter]
+        cut = [pool.name for pool in env.pools if pool.cuts and not pool.by_karpenter]
         assert [pool.name for pool in pool_keeper.kept_pools(env)] == (cut if env.has_mig_manager else [])
         assert bool(pool_keeper.manifests(env)) == bool(pool_keeper.kept_pools(env))
         assert [pool_keeper.field_manager(env, pool) for pool in env.pools] == [None] * len(env.pools)

@@ -78,7 +78,7 @@ def test_no_secret_is_in_the_values_but_names_of_some() -> None:
     assert found["grafana"]["grafana.ini"]["auth.anonymous"] == {"enabled": False}
 
 
-def test_without_alerts_nobody_is_there_to_tell() -> None:
+def test_without_alerts_there_is_no_receiver() -> None:
     found = values({"alerts": False})
     assert found["alertmanager"] == {"enabled": False}
     assert found["defaultRules"] == {"create": False}

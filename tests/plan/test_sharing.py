@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuform.usage.status import sharing_detail
 from infra.model.checks.environment import warnings
 from infra.model.environment import Environment
 from infra.model.pool import allocatable
@@ -186,6 +187,36 @@ def test_the_other_gpus_of_a_node_are_told_to_stay_whole() -> None:
         {"devices": [1, 3], "mig-enabled": False},
     ]
     assert allocatable.resources(found.pools[0]) == {GPU: 2, SMALL: 4, BIG: 2}
+
+
+DIFFERENT = {
+    "kind": "mig",
+    "layouts": [
+        {"devices": [2, 0], "layout": {"3g.20gb": 1, "1g.5gb": 1}},
+        {"devices": [3], "layout": "all-1g.5gb"},
+    ],
+}
+
+
+def test_gpus_of_a_node_may_be_cut_differently() -> None:
+    found = env((FOUR, DIFFERENT))
+    (pool,) = found.pools
+    name = "3g.20gb-1g.5gb-on-0-2-all-1g.5gb-on-3-of-4"
+    assert sharing.mig_config_name(pool) == name
+    assert mig_configs(found)[name] == [
+        {"devices": [0, 2], "mig-enabled": True, "mig-devices": {"1g.5gb": 1, "3g.20gb": 1}},
+        {"devices": [3], "mig-enabled": True, "mig-devices": {"1g.5gb": 7}},
+        {"devices": [1], "mig-enabled": False},
+    ]
+    one = "nvidia.com/mig-1g.5gb"
+    assert allocatable.resources(pool) == {GPU: 1, one: 9, BIG: 2}
+    parts = allocatable.unit_parts(pool)  # of slices of 1/4 and of 1/7 the mean
+    assert parts == {GPU: 1, one: pytest.approx((2 / 4 + 1) / 9), BIG: pytest.approx(3 / 4)}
+    assert sum(parts[key] * count for key, count in allocatable.resources(pool).items()) == pytest.approx(4)
+    assert sharing_detail(pool) == "1x 1g.5gb, 1x 3g.20gb on GPU 0, 2; 7x 1g.5gb on GPU 3"
+    every = [*DIFFERENT["layouts"], {"devices": [1], "layout": {"7g.40gb": 1}}]
+    (pool,) = env((FOUR, {"kind": "mig", "layouts": every})).pools
+    assert GPU not in allocatable.resources(pool)
 
 
 def test_one_name_on_two_models_names_the_devices_of_every_entry() -> None:

@@ -33,7 +33,7 @@ def page_of(*objects: dict[str, Any]) -> str:
     return render_page(gather_facts(ENV, "x", LiveObjects(objects), asked, price_list(ENV), AT))
 
 
-def test_the_page_is_whole_asks_nobody_and_is_the_same_every_time() -> None:
+def test_the_page_is_whole_loads_nothing_and_is_the_same_every_time() -> None:
     text, found = render_page(facts()), Tags()
     assert text == render_page(facts())
     found.feed(text)

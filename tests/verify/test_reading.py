@@ -50,10 +50,10 @@ def test_a_host_without_gpus_expects_none() -> None:
         ({"nvidia_mig_layout": "same", "nvidia_mig_config": LAYOUT}, [{"1g.5gb": 7}] * 3),
         ({"nvidia_mig_layout": "mixed", "nvidia_mig_config": LAYOUT}, [{"3g.20gb": 2}] * 2 + [{}]),
         ({"gpuform_kubeconfig": "/k"}, [None] * 3),
-        ({"gpuform_kubeconfig": "/k", "gpuform_mig": {"1g.5gb": 7}}, [{"1g.5gb": 7}] * 3),
+        ({"gpuform_kubeconfig": "/k", "gpuform_mig": {"all": {"1g.5gb": 7}}}, [{"1g.5gb": 7}] * 3),
         (
-            {"gpuform_kubeconfig": "/k", "gpuform_mig": {"1g.5gb": 7}, "gpuform_mig_devices": [1]},
-            [{}, {"1g.5gb": 7}, {}],
+            {"gpuform_kubeconfig": "/k", "gpuform_mig": {"1": {"1g.5gb": 7}, "2": {"3g.20gb": 2}}},
+            [{}, {"1g.5gb": 7}, {"3g.20gb": 2}],
         ),
     ],
 )

@@ -317,7 +317,7 @@ def run_in_pods(cluster: Path) -> Report:
         "gpuform_context": "admin@lab",
         "gpuform_labels": {"gpuform.io/pool": "t4"},
         "gpuform_taints": [TAINT],
-        "gpuform_mig": {},
+        "gpuform_mig": {"all": {}},
         "validate_inventory_gpu": {"model": "T4", "product": "Tesla T4", "count": 1},
         "nvidia_driver_version": "580.95.05",
         "nvidia_driver_modules": "open",

@@ -115,8 +115,7 @@ def parse_host(name: str, variables: Mapping[str, Any], stack: str = "") -> Expe
 def _mig(variables: Mapping[str, Any], joined: bool) -> dict[str, dict[str, int]] | None:
     """Slices of mig-parted's config, or of the operator's; on other hosts MIG is off."""
     if "gpuform_mig" in variables:
-        devices = variables.get("gpuform_mig_devices", ["all"])
-        return {str(device): dict(variables["gpuform_mig"]) for device in devices}
+        return dict(variables["gpuform_mig"])
     layout = variables.get("nvidia_mig_layout")
     if not layout:
         return None if joined else {"all": {}}

@@ -145,12 +145,11 @@ def _measured_devices(naming: DeviceFactory, node: Node, metrics: Metrics) -> It
 def _declared_devices(naming: DeviceFactory, pool: Pool, tags: Mapping[str, str]) -> Iterator[Device]:
     label = tags.get(labels.GPU_COUNT, "")
     count = int(label) if label.isdecimal() else allocatable.node_gpus(pool, tags) or pool.gpu_counts[-1]
-    only = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
     geometry = naming.model.geometry if naming.model else None
-    layout = pool.layout or {}
-    placed = (geometry.placements(layout) if geometry else None) or ()
     for index in range(count):
-        if not placed or (only is not None and index not in only):
+        layout = next((cut.layout for cut in pool.cuts if cut.devices is None or index in cut.devices), {})
+        placed = (geometry.placements(layout) if geometry else None) or ()
+        if not placed:
             yield naming.whole_gpu(index)
             continue
         for profile, start in placed:

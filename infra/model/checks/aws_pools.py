@@ -107,12 +107,12 @@ def _check_bottlerocket(pool: Pool, path: str) -> None:
         raise InputError(f"{path}.aws.prepull", fact, "leave it out, or use an AL2023 image")
     if not isinstance(pool.sharing, Mig):
         return
-    for key in ("name", "devices", "share", "strategy"):
+    for key in ("layouts", "name", "devices", "share", "strategy"):
         if getattr(pool.sharing, key) is not None:
             fact = "Bottlerocket's settings partition all GPUs of a node alike, one pod per slice"
             fact += ", and have no configuration by name"
             raise InputError(f"{path}.sharing.{key}", fact, "leave it out, or use an AL2023 image")
-    if len(pool.layout or {}) > 1:
+    if len(pool.profiles) > 1:
         fact = "Bottlerocket partitions all GPUs of a node by one profile"
         raise InputError(f"{path}.sharing.layout", fact, "use one profile, or an AL2023 image")
     if pool.strategy != "single":
@@ -124,7 +124,7 @@ def _check_bottlerocket(pool: Pool, path: str) -> None:
             remedy = f"use one of {supported}, or an AL2023 image"
             raise InputError(f"{path}.sharing.kind", f"Bottlerocket does not partition {gpu.name}", remedy)
         assert gpu.geometry is not None
-        for profile, count in (pool.layout or {}).items():
+        for profile, count in pool.slices(1).items():
             if count != gpu.geometry.max_slices(profile):
                 fact = "Bottlerocket partitions each GPU into as many slices of one profile as fit"
                 raise InputError(f"{path}.sharing.layout", fact, f"use all-{profile}, or an AL2023 image")

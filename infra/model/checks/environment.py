@@ -140,14 +140,15 @@ def _check_slices(pool: Pool, path: str) -> None:
     setting = "sharing.strategy" if sharing.strategy else "gpu_operator.mig_strategy"
     if pool_strategy_name == "none":
         fact = f"{setting} none offers no slices"
-        single = " or single" if len(pool.layout or {}) == 1 and sharing.devices is None else ""
+        single = " or single" if len(pool.profiles) == 1 and pool.cuts[0].devices is None else ""
         raise InputError(f"{path}.sharing.kind", fact, f"use sharing.strategy: mixed{single}")
-    if pool_strategy_name == "single" and len(pool.layout or {}) > 1:
-        fact = f"{setting} single takes one profile per node"
-        raise InputError(f"{path}.sharing.layout", fact, f"use {setting}: mixed, or one profile")
-    if pool_strategy_name == "single" and sharing.devices is not None:
+    if pool_strategy_name == "single" and len(pool.profiles) > 1:
+        fact, key = f"{setting} single takes one profile per node", "layout" if sharing.layout else "layouts"
+        raise InputError(f"{path}.sharing.{key}", fact, f"use {setting}: mixed, or one profile")
+    if pool_strategy_name == "single" and pool.cuts[0].devices is not None:
         fact = f"under {setting} single all GPUs of a node must have the same MIG setting"
-        raise InputError(f"{path}.sharing.devices", fact, f"use {setting}: mixed, or leave devices out")
+        key = "devices" if sharing.devices else "layouts"
+        raise InputError(f"{path}.sharing.{key}", fact, f"use {setting}: mixed, or leave {key} out")
 
 
 def _check_nodes(cluster: str, pool: Pool, path: str) -> None:

@@ -214,7 +214,7 @@ def check_driver(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
     if version_numbers(version) < version_numbers(support.first):
         fact = f"{version} does not support {gpu.name} yet (pool {pool.name})"
         raise InputError(path, fact, f"use {support.first} or newer")
-    if pool.layout is not None and support.mig and version_numbers(version) < version_numbers(support.mig):
+    if pool.cuts and support.mig and version_numbers(version) < version_numbers(support.mig):
         fact = f"{version} does not support MIG on {gpu.name} yet (pool {pool.name})"
         raise InputError(path, fact, f"use {support.mig} or newer")
 

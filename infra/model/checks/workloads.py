@@ -123,7 +123,7 @@ def _check_request(candidates: Sequence[Pool], workload: Workload, path: str) ->
         claims.check(pool, workload, path)
         return
     mixed = [pool for pool in candidates if pool.strategy == "mixed"]
-    profiles = [name for pool in mixed for name in pool.layout or {}]
+    profiles = [name for pool in mixed for name in pool.profiles]
     name = requested_resource(candidates, workload)
     if name is None and workload.slice:
         fact = f"{names} offers no slice {workload.slice!r}"

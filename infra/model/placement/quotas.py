@@ -66,7 +66,7 @@ def quota_amounts(
         if part not in parts:
             one = f"give one number, {field}: {{{name}: {number}}}"
             remedy = listing_profiles(parts, part) if parts else one
-            is_known = not parts and part in (pool.layout or {})
+            is_known = not parts and part in pool.profiles
             fact = f"every slice as {counted_resource(keys[0])}" if is_known else f"no slice {part!r}"
             raise InputError(f"{path}.{part}", f"pool {name} offers {fact}", remedy)
         yield parts[part], number
@@ -83,9 +83,7 @@ def _keys_by_profile(pool: Pool) -> dict[str, str]:
     Empty if no resource of the pool is named after a profile.
     """
     share = pool.sharing.share if isinstance(pool.sharing, Mig) else None
-    slices = {
-        allocatable.shared_name(allocatable.mig_resource(name), share): name for name in pool.layout or {}
-    }
+    slices = {allocatable.shared_name(allocatable.mig_resource(name), share): name for name in pool.profiles}
     names = allocatable.gpu_resources(pool)
     if not slices.keys() & set(names):
         return {}

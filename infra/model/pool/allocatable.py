@@ -7,6 +7,7 @@ facts; no cluster is queried.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from infra.model.base import labels
@@ -65,14 +66,13 @@ def summary(pool: Pool) -> dict[str, Any]:
 
 
 def _slices(pool: Pool, sharing: Mig, gpus: int) -> dict[str, int]:
-    layout, share = pool.layout or {}, sharing.share
-    cut_gpus = gpus if sharing.devices is None else len(sharing.devices)
-    per_profile = cut_gpus * (share.replicas if share else 1)
+    slices, share = pool.slices(gpus), sharing.share
+    replicas = share.replicas if share else 1
     if pool.strategy == "single":
-        return {shared_name(labels.NVIDIA_GPU, share): per_profile * sum(layout.values())}
-    result = {shared_name(mig_resource(name), share): per_profile * count for name, count in layout.items()}
-    if cut_gpus < gpus:
-        result[labels.NVIDIA_GPU] = gpus - cut_gpus
+        return {shared_name(labels.NVIDIA_GPU, share): replicas * sum(slices.values())}
+    result = {shared_name(mig_resource(name), share): replicas * count for name, count in slices.items()}
+    if pool.whole_gpus:
+        result[labels.NVIDIA_GPU] = pool.whole_gpus
     return dict(sorted(result.items()))
 
 
@@ -112,9 +112,9 @@ def claimable(pool: Pool) -> dict[str, int]:
     if not pool.by_claim:
         return {}
     gpus = pool.gpu_counts[-1]
-    if pool.layout is None:
+    if not pool.cuts:
         return {labels.GPU_DEVICE_CLASS: gpus}
-    return {labels.MIG_DEVICE_CLASS: gpus * sum(pool.layout.values())}
+    return {labels.MIG_DEVICE_CLASS: sum(pool.slices(gpus).values())}
 
 
 def products(pool: Pool) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def products(pool: Pool) -> tuple[str, ...]:
         return ()
     sharing, suffix = pool.sharing, ""
     if isinstance(sharing, Mig) and pool.strategy == "single":
-        suffix = "-MIG-" + next(iter(pool.layout or {})).replace("+", ".")
+        suffix = "-MIG-" + pool.profiles[0].replace("+", ".")
         suffix += "-SHARED" if sharing.share and not sharing.share.rename else ""
     elif isinstance(sharing, Mps) or (isinstance(sharing, TimeSlicing) and not sharing.rename):
         suffix = "-SHARED"
@@ -148,10 +148,10 @@ def shared_labels(pool: Pool) -> dict[str, tuple[str, ...]]:
     if isinstance(share, TimeSlicing | SliceShare | Mps):
         way = "mps" if isinstance(share, Mps) else "time-slicing"
     if isinstance(sharing, Mig) and strategy == "single":
-        counts = tuple(count * sum((pool.layout or {}).values()) for count in counts)
+        counts = tuple(sum(pool.slices(count).values()) for count in counts)
         of_slices = dict.fromkeys((f"{labels.NVIDIA_GPU}.{name}" for name in _OF_SLICES), ())
     elif isinstance(sharing, Mig):
-        replicas = int(sharing.devices is not None and len(sharing.devices) < counts[-1])
+        replicas = int(pool.whole_gpus > 0)
     return {
         **of_slices,
         labels.GPU_PRODUCT: products(pool),
@@ -170,8 +170,7 @@ def is_shared(pool: Pool) -> bool:
 
 def offers_slices(pool: Pool, resource: str | None) -> bool:
     """Whether a unit of the pool's resource is a MIG slice; None stands for claimed devices."""
-    devices = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
-    return pool.layout is not None and not (devices is not None and resource == labels.NVIDIA_GPU)
+    return bool(pool.cuts) and not (pool.whole_gpus and resource == labels.NVIDIA_GPU)
 
 
 def most_per_pod(pool: Pool, resource: str) -> int:
@@ -198,14 +197,21 @@ def one_per_pod(pool: Pool, resource: str) -> bool:
 def slice_parts(pool: Pool) -> dict[str, float]:
     """Fraction of a GPU that one slice of each profile is, by compute slices; empty without a layout.
 
-    The slices of a layout add up to 1: compute slices that it leaves unused are counted as theirs.
+    The slices of a GPU add up to 1: compute slices that its layout leaves unused are counted as theirs. If
+    GPUs of a node are cut differently, it is the mean over the node's slices of the profile.
     """
-    layout, geometry = pool.layout, pool.gpus[0].geometry if pool.gpus else None
-    if not layout or geometry is None:
+    geometry = pool.gpus[0].geometry if pool.gpus else None
+    if geometry is None:
         return {}
-    compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
-    total = sum(compute[name] * count for name, count in layout.items())
-    return {name: compute[name] / total for name in layout}
+    compute = {profile.name: profile.compute for profile in geometry.profiles}
+    parts, slices = dict.fromkeys(pool.profiles, Fraction()), dict.fromkeys(pool.profiles, 0)
+    for cut in pool.cuts:
+        gpus = len(cut.devices or (0,))
+        total = sum(compute[name] * count for name, count in cut.layout.items())
+        for name, count in cut.layout.items():
+            parts[name] += Fraction(gpus * count * compute[name], total)
+            slices[name] += gpus * count
+    return {name: float(part / slices[name]) for name, part in parts.items()}
 
 
 def unit_parts(pool: Pool) -> dict[str, float]:
@@ -220,7 +226,7 @@ def unit_parts(pool: Pool) -> dict[str, float]:
     fractions = {
         shared_name(mig_resource(name), share): part / shares for name, part in slice_parts(pool).items()
     }
-    return fractions if sharing.devices is None else {**fractions, labels.NVIDIA_GPU: 1.0}
+    return {**fractions, labels.NVIDIA_GPU: 1.0} if pool.whole_gpus else fractions
 
 
 def mps_memory_mib(pool: Pool) -> int | None:

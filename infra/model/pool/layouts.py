@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from infra.model.base.errors import InputError
 from infra.model.base.fields import listing
 from infra.model.gpu.mig import Layout, format_layout
 from infra.model.gpu.models import Gpu
+from infra.model.pool.sharing import Dra, Mig, Sharing
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Slices of each GPU, and the numbers of a node's GPUs that have them, ascending; None for all."""
+
+    layout: Layout
+    devices: tuple[int, ...] | None = None
 
 
 def resolve(gpu: Gpu, layout: Any) -> Layout:
@@ -21,41 +31,75 @@ def resolve(gpu: Gpu, layout: Any) -> Layout:
     return dict(layout)
 
 
-def check(gpus: Sequence[Gpu], layout: dict[str, int] | str) -> None:
-    """Refuse a layout that one of these models cannot hold, or that differs between them.
+def declared(sharing: Sharing) -> Iterator[tuple[str, dict[str, int] | str, tuple[int, ...] | None]]:
+    """Each declared layout: its path in the pool, the layout, numbers of its GPUs (None: all)."""
+    if isinstance(sharing, Mig) and sharing.layouts is not None:
+        for index, entry in enumerate(sharing.layouts):
+            yield f"sharing.layouts[{index}]", entry.layout, tuple(sorted(entry.devices))
+    elif isinstance(sharing, Mig | Dra) and sharing.layout is not None:
+        devices = sharing.devices if isinstance(sharing, Mig) else None
+        yield "sharing", sharing.layout, None if devices is None else tuple(sorted(devices))
 
-    Error paths are relative to the pool.
+
+def cuts(gpu: Gpu, sharing: Sharing) -> tuple[Cut, ...]:
+    """The declared layouts on that GPU, which must be MIG-capable."""
+    return tuple(Cut(resolve(gpu, layout), devices) for _, layout, devices in declared(sharing))
+
+
+def check(gpus: Sequence[Gpu], counts: Sequence[int], sharing: Sharing) -> None:
+    """Refuse a layout that one of these models cannot hold or that differs between them, and wrong GPUs.
+
+    Args:
+        counts: GPUs per node of the pool.
+
+    Raises:
+        InputError: its path is relative to the pool.
     """
-    for gpu in gpus:
-        _check_layout(gpu, layout)
-    expected = resolve(gpus[0], layout)
-    for gpu in gpus[1:]:
-        other = resolve(gpu, layout)
-        if other != expected:
-            texts = f"{format_layout(expected)} on {gpus[0].name}", f"{format_layout(other)} on {gpu.name}"
-            fact = f"{layout} is {' and '.join(texts)}"
-            raise InputError("sharing.layout", fact, "give {profile: number}, or make a pool for each model")
+    for path, layout, _ in declared(sharing):
+        for gpu in gpus:
+            _check_layout(gpu, layout, f"{path}.layout")
+        expected = resolve(gpus[0], layout)
+        for gpu in gpus[1:]:
+            other = resolve(gpu, layout)
+            if other != expected:
+                texts = (
+                    f"{format_layout(expected)} on {gpus[0].name}",
+                    f"{format_layout(other)} on {gpu.name}",
+                )
+                fact = f"{layout} is {' and '.join(texts)}"
+                remedy = "give {profile: number}, or make a pool for each model"
+                raise InputError(f"{path}.layout", fact, remedy)
+    if isinstance(sharing, Mig):
+        _check_devices(sharing, counts)
 
 
-def check_devices(devices: Sequence[int], counts: Sequence[int]) -> None:
-    """Refuse GPU numbers that nodes lack, or that name all their GPUs; ``counts``: GPUs per node of the pool.
-
-    Error paths are relative to the pool.
-    """
+def _check_devices(sharing: Mig, counts: Sequence[int]) -> None:
+    """Refuse numbers of GPUs that nodes lack, and ``devices`` that names all GPUs."""
+    key = "devices" if sharing.layouts is None else "layouts"
+    if getattr(sharing, key) is None:
+        return
     if len(counts) > 1:
         fact = f"nodes of the pool may have {' or '.join(map(str, counts))} GPUs"
-        raise InputError("sharing.devices", fact, "give one count, or leave devices out")
+        raise InputError(f"sharing.{key}", fact, f"give one count, or leave {key} out")
     (count,) = counts
-    for index, number in enumerate(devices):
-        if number >= count:
-            fact = f"a node of the pool has {count} GPU{'s' if count > 1 else ''}, numbered from 0"
-            remedy = f"use 0 to {count - 1}" if count > 1 else "leave devices out"
-            raise InputError(f"sharing.devices[{index}]", fact, remedy)
-    if len(devices) == count:
-        raise InputError("sharing.devices", "names every GPU of a node", "leave devices out")
+    for path, devices in _devices(sharing):
+        for index, number in enumerate(devices):
+            if number >= count:
+                fact = f"a node of the pool has {count} GPU{'s' if count > 1 else ''}, numbered from 0"
+                remedy = f"use 0 to {count - 1}" if count > 1 else f"leave {key} out"
+                raise InputError(f"{path}[{index}]", fact, remedy)
+        if len(devices) == count:
+            raise InputError(path, "names every GPU of a node", "leave devices out")
 
 
-def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
+def _devices(sharing: Mig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for index, entry in enumerate(sharing.layouts or ()):
+        yield f"sharing.layouts[{index}].devices", entry.devices
+    if sharing.devices is not None:
+        yield "sharing.devices", sharing.devices
+
+
+def _check_layout(gpu: Gpu, layout: dict[str, int] | str, path: str) -> None:
     geometry = gpu.geometry
     if geometry is None:
         remedy = "share it without layout by time_slicing or mps, or use a GPU with MIG, as A100-40GB"
@@ -66,19 +110,19 @@ def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
         if not layout.startswith("all-") or profile not in known:
             shorthands = [f"all-{name}" for name in known]
             fact = f"unknown layout {layout!r} for {gpu.name}"
-            raise InputError("sharing.layout", fact, listing_profiles(shorthands, layout))
+            raise InputError(path, fact, listing_profiles(shorthands, layout))
         return
     if not layout:
         fact = "no slice is given"
-        raise InputError("sharing.layout", fact, "give {profile: number}, or use sharing: {kind: exclusive}")
+        raise InputError(path, fact, "give {profile: number}, or use sharing: {kind: exclusive}")
     for name in layout:
         if name not in known:
             fact = f"{gpu.name} has no such profile"
-            raise InputError(f"sharing.layout.{name}", fact, listing_profiles(known, name))
+            raise InputError(f"{path}.{name}", fact, listing_profiles(known, name))
     reason = geometry.refusal(layout)
     if reason:
         remedy = "take slices out, or see which layouts fit with `gpuform gpus`"
-        raise InputError("sharing.layout", f"{reason}, so {gpu.name} does not hold it", remedy)
+        raise InputError(path, f"{reason}, so {gpu.name} does not hold it", remedy)
 
 
 def listing_profiles(known: Iterable[str], wrong: str) -> str:

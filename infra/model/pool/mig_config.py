@@ -15,7 +15,7 @@ from infra.model.base.errors import InputError
 from infra.model.base.fields import short_digest
 from infra.model.gpu.mig import Layout, format_layout
 from infra.model.gpu.models import Gpu
-from infra.model.pool.layouts import all_name, resolve, standard_layout
+from infra.model.pool.layouts import Cut, all_name, cuts, standard_layout
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import Mig
 
@@ -33,32 +33,26 @@ def config_name(pool: Pool) -> str | None:
     """
     if not pool.mig_capable:
         return None
-    layout = pool.layout
-    if layout is None:
+    if not pool.cuts:
         return DISABLED
     if isinstance(pool.sharing, Mig) and pool.sharing.name:
         return pool.sharing.name
-    name = _spelled_name(pool.gpus[0], layout)
-    devices = mig_devices(pool)
-    if devices is not None:
-        name += f"-on-{'-'.join(map(str, devices))}-of-{pool.gpu_count}"
+    parts = []
+    for cut in pool.cuts:
+        numbers = "" if cut.devices is None else f"-on-{'-'.join(map(str, cut.devices))}"
+        parts.append(_spelled_name(pool.gpus[0], cut.layout) + numbers)
+    name = "-".join(parts) + (f"-of-{pool.gpu_count}" if pool.cuts[0].devices is not None else "")
     if len(name) <= _LONGEST:
         return name
     return f"{name[:54].rstrip('-.')}-{short_digest(name)}"
-
-
-def mig_devices(pool: Pool) -> tuple[int, ...] | None:
-    """Numbers of a node's cut GPUs, ascending; None if all are cut."""
-    devices = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
-    return None if devices is None else tuple(sorted(devices))
 
 
 def check_names(pools: Sequence[Pool]) -> None:
     """Refuse a name that NVIDIA uses for another layout, or one name for two layouts on one GPU model."""
     pool_of: dict[tuple[str, str], Pool] = {}
     for index, pool in enumerate(pools):
-        name, layout = config_name(pool), pool.layout
-        if name is None or layout is None:
+        name = config_name(pool)
+        if name is None or not pool.cuts:
             continue
         for gpu in pool.gpus:
             if _has_chosen_name(pool):
@@ -80,18 +74,17 @@ def _check_standard(pool: Pool, gpu: Gpu, path: str) -> None:
     if not _STANDARD.fullmatch(name):
         return
     shipped = standard_layout(gpu, name)
-    if shipped == _content(pool, gpu)[0] and mig_devices(pool) is None:
+    if pool.cuts == (Cut(shipped or {}),):
         return
     meaning = f"{format_layout(shipped)} on every {gpu.name}" if shipped else f"no layout on {gpu.name}"
     fact = f"{name!r} is NVIDIA's own name, and means {meaning}"
     raise InputError(path, fact, "use another name, or leave it out")
 
 
-def _content(pool: Pool, gpu: Gpu) -> tuple[Layout, tuple[int, ...] | None, int | None]:
-    """(layout, cut GPUs, GPUs per node) of such a GPU; the last two are None if all GPUs are cut."""
-    device_numbers = mig_devices(pool)
-    layout = pool.sharing.layout if isinstance(pool.sharing, Mig) else pool.layout or {}
-    return resolve(gpu, layout), device_numbers, pool.gpu_count if device_numbers else None
+def _content(pool: Pool, gpu: Gpu) -> tuple[tuple[Cut, ...], int | None]:
+    """The layouts on such a GPU, and GPUs per node; None if all GPUs are cut alike."""
+    found = cuts(gpu, pool.sharing)
+    return found, None if found[0].devices is None else pool.gpu_count
 
 
 def _spelled_name(gpu: Gpu, layout: Layout) -> str:

@@ -25,7 +25,7 @@ def key(pool: Pool) -> str:
         return f"mig-{strategy}" if pool.has_own_strategy else DEFAULT
     suffix: str = strategy
     if strategy == "mixed":
-        suffix = "_".join(sorted(profile.replace("+", ".") for profile in pool.layout or {}))
+        suffix = "_".join(sorted(profile.replace("+", ".") for profile in pool.profiles))
     name = f"{_slicing_key(sharing.share)}-mig-{suffix}"
     return name if len(name) <= _LONGEST else f"{name[:54].rstrip('-._')}-{short_digest(name)}"
 

@@ -26,7 +26,6 @@ from infra.model.base.fields import (
 )
 from infra.model.gpu.choice import FlavorName, GpuChoice
 from infra.model.gpu.machines import BUILT_IN, Catalogue, Machine, catalogue_of, ec2_types, smallest
-from infra.model.gpu.mig import Layout
 from infra.model.gpu.models import Gpu
 from infra.model.hosts.cluster import AnyHost, Driver
 from infra.model.openstack.cluster import OpenstackPool
@@ -40,6 +39,7 @@ from infra.model.pool.elastic import (
     static_node_pool_name,
 )
 from infra.model.pool.keys import SelectorKey, TaintKey
+from infra.model.pool.layouts import Cut
 from infra.model.pool.rdma import Rdma
 from infra.model.pool.relayout import Relayout, Reset
 from infra.model.pool.sharing import Dra, Exclusive, Mig, MigStrategy, Mps, Sharing, Trust, check_sharing
@@ -138,11 +138,7 @@ class Pool(Model):
         if not self.gpus and not isinstance(self.sharing, Exclusive):
             subject = f"machine {self.machine}" if self.machine else "the pool"
             raise InputError("sharing", f"{subject} has no GPU to share", "leave sharing out")
-        layout = getattr(self.sharing, "layout", None)
-        if layout is not None:
-            layouts.check(self.gpus, layout)
-        if isinstance(self.sharing, Mig) and self.sharing.devices is not None:
-            layouts.check_devices(self.sharing.devices, self.gpu_counts)
+        layouts.check(self.gpus, self.gpu_counts, self.sharing)
         check_sharing(self.gpus, self.sharing, self.trust)
         self._check_keys()
         return self
@@ -310,7 +306,25 @@ class Pool(Model):
         return IMAGES[self.aws_settings.image or ("al2023-nvidia" if self.gpus else "al2023")]
 
     @property
-    def layout(self) -> Layout | None:
-        """MIG slices per cut GPU, with ``all-<profile>`` resolved to a number; None without a layout."""
-        layout = getattr(self.sharing, "layout", None)
-        return None if layout is None else layouts.resolve(self.gpus[0], layout)
+    def cuts(self) -> tuple[Cut, ...]:
+        """MIG layouts of a node's GPUs; empty without slices, one without numbers if all are cut alike."""
+        return layouts.cuts(self.gpus[0], self.sharing) if self.gpus else ()
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """MIG profiles of its nodes' slices, each once."""
+        return tuple(dict.fromkeys(name for cut in self.cuts for name in cut.layout))
+
+    def slices(self, gpus: int) -> dict[str, int]:
+        """MIG slices of a node with that many GPUs, by profile."""
+        found = dict.fromkeys(self.profiles, 0)
+        for cut in self.cuts:
+            for name, count in cut.layout.items():
+                found[name] += count * (gpus if cut.devices is None else len(cut.devices))
+        return found
+
+    @property
+    def whole_gpus(self) -> int:
+        """GPUs of a node that stay whole beside cut ones; 0 if all are cut, or none."""
+        numbers = [number for cut in self.cuts for number in cut.devices or ()]
+        return self.gpu_count - len(numbers) if numbers else 0

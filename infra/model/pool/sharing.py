@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from infra.model.base.errors import InputError
 from infra.model.base.fields import Count, Flag, LabelValue, Model, each_once, option, required
@@ -88,6 +88,16 @@ Indices = Annotated[
 ]
 
 
+class DeviceLayout(Model):
+    """Layout of some GPUs of a node."""
+
+    devices: Indices = required("Numbers of these GPUs of a node, from 0.")
+    layout: dict[str, Count] | str = required(
+        "Slices of each of them as {profile: number}, or all-PROFILE for as many as one GPU holds.",
+        union_mode="left_to_right",
+    )
+
+
 class Mig(Model):
     """All or some GPUs of a node are cut into MIG slices with their own memory and compute."""
 
@@ -103,9 +113,14 @@ class Mig(Model):
     }
 
     kind: Literal["mig"]
-    layout: dict[str, Count] | str = required(
+    layout: dict[str, Count] | str | None = option(
         "Slices of each GPU as {profile: number}, or all-PROFILE for as many as one GPU holds.",
         union_mode="left_to_right",
+    )
+    layouts: tuple[DeviceLayout, ...] | None = option(
+        "Instead of layout and devices, if GPUs of a node are cut differently: [{devices: [0, 1], layout: "
+        "{...}}, ...]; GPUs that no entry names stay whole.",
+        min_length=2,
     )
     name: Annotated[LabelValue, Field(min_length=1)] | None = option(
         "Name of the MIG manager's configuration; derived from the layout if left out."
@@ -117,6 +132,24 @@ class Mig(Model):
     strategy: Literal["single", "mixed"] | None = option(
         "How its slices are offered; gpu_operator.mig_strategy if left out."
     )
+
+    @model_validator(mode="after")
+    def _check_layouts(self) -> Mig:
+        if self.layouts is None:
+            if self.layout is None:
+                raise InputError("layout", "missing", "give {profile: number}, or all-PROFILE")
+            return self
+        for key in ("layout", "devices"):
+            if getattr(self, key) is not None:
+                raise InputError(key, "layouts says it for each GPU", "leave one of them out")
+        owners: dict[int, int] = {}
+        for index, entry in enumerate(self.layouts):
+            for position, number in enumerate(entry.devices):
+                if owners.setdefault(number, index) != index:
+                    fact = f"GPU {number} is in layouts[{owners[number]}], too"
+                    path = f"layouts[{index}].devices[{position}]"
+                    raise InputError(path, fact, "name each GPU once")
+        return self
 
 
 class Dra(Model):

@@ -21,18 +21,17 @@ from infra.model.workload.workload import Workload
 
 def claimed_profile(pool: Pool, workload: Workload) -> str | None:
     """The MIG profile that the workload's claim names; None for whole GPUs, or if ambiguous."""
-    layout = pool.layout or {}
     if workload.slice:
-        return workload.slice if workload.slice in layout else None
-    return next(iter(layout)) if len(layout) == 1 else None
+        return workload.slice if workload.slice in pool.profiles else None
+    return pool.profiles[0] if len(pool.profiles) == 1 else None
 
 
 def max_devices(pool: Pool, workload: Workload) -> int | None:
     """Devices of one node that can meet the workload's claim; None if its profile is unknown or ambiguous."""
-    if pool.layout is None and not workload.slice:
+    if not pool.cuts and not workload.slice:
         return sum(allocatable.claimable(pool).values())
     profile_name = claimed_profile(pool, workload)
-    return None if profile_name is None else pool.gpu_counts[-1] * (pool.layout or {})[profile_name]
+    return None if profile_name is None else pool.slices(pool.gpu_counts[-1])[profile_name]
 
 
 def claimed_parts(pool: Pool) -> dict[str, float]:
@@ -42,7 +41,7 @@ def claimed_parts(pool: Pool) -> dict[str, float]:
 
 def describe_devices(pool: Pool) -> str:
     """What a node offers for claims, in words: whole GPUs, or its profiles."""
-    return "whole GPUs" if pool.layout is None else " and ".join(pool.layout)
+    return " and ".join(pool.profiles) or "whole GPUs"
 
 
 def check(pool: Pool, workload: Workload, path: str) -> None:
@@ -50,12 +49,12 @@ def check(pool: Pool, workload: Workload, path: str) -> None:
     subject, available = f"pool {pool.name}", max_devices(pool, workload)
     if workload.gpu:
         _check_need(pool, workload.gpu, f"{path}.gpu")
-    if available is None and pool.layout is None:
+    if available is None and not pool.cuts:
         fact = f"{subject} has whole GPUs to claim, no slice {workload.slice!r}"
         raise InputError(f"{path}.slice", fact, "leave it out, or give the pool's sharing a layout")
     if available is None:
         fact = f"no slice {workload.slice!r}" if workload.slice else "several kinds of slice"
-        remedy = listing_profiles(pool.layout or {}, workload.slice or "")
+        remedy = listing_profiles(pool.profiles, workload.slice or "")
         raise InputError(f"{path}.slice", f"{subject} has {fact} to claim", remedy)
     if workload.device_count > available:
         kind = claimed_profile(pool, workload) or "GPUs"
@@ -68,7 +67,7 @@ def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
         remedy = "leave it out, and name a pool with such GPUs"
         fact = "a claim cannot request it: the driver publishes no NVLink"
         raise InputError(f"{path}.nvlink", fact, remedy)
-    if need.memory_gib and pool.layout:
+    if need.memory_gib and pool.cuts:
         fact = "a claim for slices names their profile, which determines their memory"
         raise InputError(f"{path}.memory_gib", fact, "leave it out")
     if not meets_need(pool, need):

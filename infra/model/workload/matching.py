@@ -99,7 +99,7 @@ def profile_of(pool: Pool, gpu: Gpu, resource: str) -> Profile | None:
     """The MIG profile of a pool's resource; None for a whole GPU."""
     if not isinstance(pool.sharing, Mig) or gpu.geometry is None:
         return None
-    for name in pool.layout or {}:
+    for name in pool.profiles:
         if pool.strategy == "single" or _is_slice(resource, name):
             return gpu.geometry.profile(name)
     return None

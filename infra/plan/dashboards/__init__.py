@@ -105,7 +105,7 @@ def _values(env: Environment) -> dict[str, Any]:
         "quotas": env.namespaces,
         "karpenter": env.has_karpenter,
         "node_groups": any(pool.elastic for pool in env.pools) and env.cluster.kind == "openstack",
-        "layouts": env.has_mig_manager and any(pool.layout for pool in env.pools),
+        "layouts": env.has_mig_manager and any(pool.cuts for pool in env.pools),
         "nvlink": any(gpu.nvlink for pool in env.pools for gpu in pool.gpus),
         "queues": env.queues,
         "scaled": [_workload_values(env, work) for work in inference if work.scale],

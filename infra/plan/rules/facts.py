@@ -66,12 +66,12 @@ def _units(env: Environment, pool: Pool) -> Iterator[Rule]:
 
 def _devices(pool: Pool) -> dict[str, tuple[str, float]]:
     """Resource and part of a GPU by MIG profile; the profile of a whole GPU is empty."""
-    sharing, parts = pool.sharing, allocatable.unit_parts(pool)
-    if not pool.layout:
+    parts = allocatable.unit_parts(pool)
+    if not pool.cuts:
         resource = CLAIM if pool.by_claim else label(next(iter(parts)))
         return {"": (resource, 1.0)}
     result = {name: (_resource(pool, name), part) for name, part in allocatable.slice_parts(pool).items()}
-    if isinstance(sharing, Mig) and sharing.devices is not None and NVIDIA_GPU in parts:
+    if pool.whole_gpus:
         result[""] = (label(NVIDIA_GPU), 1.0)
     return result
 

@@ -182,7 +182,7 @@ def test_a_refusal_says_what_github_said(fake: Fake, tmp_path: Path) -> None:
         ("v1.2.3 p4d.24xlarge 12 GiB 100000 EUR", "v1.2.3 p4d.24xlarge 12 GiB 100000 EUR"),
     ],
 )
-def test_foreign_text_mentions_nobody_and_links_nowhere(text: str, shown: str) -> None:
+def test_foreign_text_has_no_mentions_and_no_links(text: str, shown: str) -> None:
     assert sanitize(text) == shown
     assert sanitize(shown) == shown
 

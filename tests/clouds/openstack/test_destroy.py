@@ -193,7 +193,7 @@ def test_inapplicable_options_are_refused(tmp_path: Path, options: dict[str, boo
         make_teardown(tmp_path, **options).teardown.refuse_options()
 
 
-def test_an_offline_run_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offline_run_sends_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuform.clouds.openstack.destroy.connect", lambda *_: pytest.fail("asked OpenStack"))
     here = make_teardown(tmp_path, CLUSTER, offline=True)
     play_cluster(monkeypatch, access=here.paths.kubeconfig)  # the one on this machine plays it

@@ -89,7 +89,7 @@ def test_a_stop_keeps_data_port_and_kubeconfig(plane):
 
 
 @pytest.mark.nightly
-def test_a_process_id_file_that_names_a_stranger_fools_nobody(plane):
+def test_a_process_id_file_that_names_a_foreign_process_is_ignored(plane):
     """kwokctl alone would take the foreign process for the scheduler, and kill it."""
     stranger = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
     try:

@@ -120,7 +120,7 @@ def test_what_is_no_port_is_refused(fresh, port):
 
 
 @pytest.mark.nightly
-def test_a_stopped_cluster_whose_ports_are_taken(fresh):
+def test_a_stopped_cluster_with_taken_ports(fresh):
     """The apiserver's port is in kubeconfigs, so the start fails; the others' ports change silently."""
     fresh.start()
     fresh.kubectl("create", "configmap", "kept")

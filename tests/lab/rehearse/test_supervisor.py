@@ -56,7 +56,7 @@ def program(folder: Path, text: str) -> list[str]:
     return [sys.executable, str(folder / "program.py")]
 
 
-def test_nobody_connects_to_what_listens_on_every_address(tmp_path: Path) -> None:
+def test_no_other_machine_connects_to_what_listens_on_every_address(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = Children(tmp_path).start(program(tmp_path, SERVER), {}, log)
     try:

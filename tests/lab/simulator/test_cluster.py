@@ -133,7 +133,7 @@ def test_killed_simulator_comes_back_and_changes_nothing(site: Any, t4: str) -> 
     site.offers(t4, {"gpu": 0, "gpu.shared": 4})
 
 
-def test_a_node_whose_gpu_cannot_be_reset_fails_or_reboots_once(site: Any) -> None:
+def test_a_node_with_a_gpu_that_cannot_be_reset_fails_or_reboots_once(site: Any) -> None:
     node = site.node("virtual-0", "20b0")
     site.kubectl("annotate", "node", node, f"{keys.GPU_RESET}=no")
     site.labelled(node, STATE, "success")

@@ -217,14 +217,14 @@ def test_no_model_has_series_that_it_cannot_have() -> None:
     assert a100 == KNOWN - labels - retired - {"DCGM_EXP_P2P_STATUS"}
 
 
-def test_nobody_answers_where_no_exporter_runs() -> None:
+def test_there_is_no_answer_without_an_exporter() -> None:
     bench = Bench(make_world())
     assert bench.exporters.scrape("nowhere") == (404, "there is no node nowhere\n")
     bench.world.pods_of("dcgm-exporter")[0].phase = "Pending"
     assert bench.exporters.scrape("node-0") == (503, "node-0: no dcgm-exporter runs on this node\n")
 
 
-def test_a_claimed_device_works_and_nobody_is_named() -> None:
+def test_a_claimed_device_works_and_no_pod_is_named() -> None:
     bench = Bench(make_world(gpu=A100, count=2, annotations=CUT))
     used = {"gpu-0": ("lab/p",), "gpu-1-mig-2g10gb-14-4": ("lab/p",), "gpu-1-mig-1g5gb-19-6": ()}
     claims = {("lab", name): Claim("lab", name, "node-0", (name,), pods) for name, pods in used.items()}

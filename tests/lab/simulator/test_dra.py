@@ -162,7 +162,7 @@ def claim(node: str = "a", driver: str = keys.DRA_DRIVER, name: str = "c") -> di
     return {"metadata": {"namespace": "lab", "name": name}, "status": status}
 
 
-def test_claims_are_known_by_the_node_whose_devices_they_hold() -> None:
+def test_claims_are_known_by_the_node_of_their_devices() -> None:
     reported: list[str] = []
     known = ClaimStore(reported.extend)
     known.put_claim({"metadata": {"namespace": "lab", "name": "c"}})  # not allocated yet

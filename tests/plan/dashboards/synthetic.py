@@ -54,7 +54,7 @@ class SyntheticMetrics:
                 "modelName": pool.gpus[0].name,
                 "Hostname": node,
             }
-            slices = [profile for profile, count in (pool.layout or {}).items() for _ in range(count)]
+            slices = [profile for profile, count in pool.slices(1).items() for _ in range(count)]
             cut = [{"GPU_I_ID": str(i), "GPU_I_PROFILE": item} for i, item in enumerate(slices)] or [{}]
             for instance in cut:
                 device = {**card, **instance}
@@ -79,7 +79,7 @@ class SyntheticMetrics:
         for name, pool in self.nodes:
             node = {"node": name}
             shown = {f"label_{label(labels.POOL)}": pool.name}
-            if pool.layout:
+            if pool.cuts:
                 shown["label_nvidia_com_mig_config"] = "all-of-it"
                 shown["label_nvidia_com_mig_config_state"] = "success"
             if len(pool.gpu_counts) > 1:

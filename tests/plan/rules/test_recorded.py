@@ -84,7 +84,7 @@ def test_recorded_series_have_the_labels_that_others_read_and_no_more(promtool: 
     promtool.test(shows(series, one))
 
 
-def test_the_health_loop_asks_for_nodes_all_of_whose_gpus_are_measured(promtool: Promtool) -> None:
+def test_the_health_loop_asks_for_nodes_with_all_gpus_measured(promtool: Promtool) -> None:
     """A MIG GPU counts once; a node that lost one of four GPUs, or its exporter, counts as not measured."""
     there = {"turns-0": 1, "turns-1": 1, "slices-0": 1, "whole-0": 4, "whole-1": 4}
     every = {selector("", node=node): float(gpus) for node, gpus in there.items()}

@@ -105,7 +105,7 @@ def test_what_cannot_be_judged_yet_is_counted_and_not_called_broken() -> None:
     assert "| broken | encrypted | class | volume a is not |" in broken
 
 
-def test_cost_says_before_and_after_and_whose_prices() -> None:
+def test_cost_says_before_and_after_and_the_source_of_prices() -> None:
     outcome = priced()
     more = parse({**stack("aws-dev"), "cost": {"prices": {"g4dn.xlarge": 2.0}}})
     shown = render_comment(replace(outcome, before=outcome.after, after=bill(more, PriceList())))
@@ -154,7 +154,7 @@ def test_no_value_is_shown() -> None:
     assert "canary" not in str(outcome.to_json())
 
 
-def test_what_others_wrote_marks_nothing_up_and_mentions_nobody() -> None:
+def test_foreign_text_has_no_markup_and_no_mentions() -> None:
     hostile = "| a <script> @everyone\n# title ```"
     shown = render_comment(replace(PLAIN, error=hostile, violations=(replace(BROKEN, text=hostile),)))
     assert [text for text in ("<script>", "@everyone", "\n# title") if text in shown] == []

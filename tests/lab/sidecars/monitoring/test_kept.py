@@ -99,7 +99,7 @@ def declared(bare: Monitored) -> Monitored:
     return bare
 
 
-def test_nothing_of_it_runs_while_nobody_has_declared_it(bare: Monitored) -> None:
+def test_nothing_of_it_runs_until_it_is_declared(bare: Monitored) -> None:
     until(lambda: bare.layout.monitor.joinpath("said.json").is_file(), what=bare.log)
     assert bare.kept() == set()
     rows = {member.name: member for member in bare.plane.status().members}
