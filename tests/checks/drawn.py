@@ -162,16 +162,16 @@ def _mig(draw: st.DrawFn, gpu: str, counts: list[int], operator: str, index: int
         found["strategy"] = own
     mixed, (gpus, *more) = (own or operator) == "mixed", counts
     differ = mixed and not more and gpus > 1
-    cuts = draw(st.sampled_from([1, 1, 2, min(3, gpus)])) if differ else 1
-    if cuts > 1:
-        numbers = draw(st.permutations(range(gpus)))[: draw(st.integers(cuts, gpus))]
-        each = [(numbers[cut::cuts], draw(_layout(geometry, False))) for cut in range(cuts)]
+    cut = draw(st.sampled_from(["alike", "some", "differently"])) if differ else "alike"
+    if cut == "differently":
+        groups = draw(st.integers(2, min(3, gpus)))
+        numbers = draw(st.permutations(range(gpus)))[: draw(st.integers(groups, gpus))]
+        each = [(numbers[group::groups], draw(_layout(geometry, False))) for group in range(groups)]
         found["layouts"] = [{"devices": devices, "layout": layout} for devices, layout in each]
     else:
         found["layout"] = draw(_layout(geometry, not mixed))
-        if differ and draw(st.booleans()):
-            numbers = draw(st.permutations(range(gpus)))
-            found["devices"] = numbers[: draw(st.integers(1, gpus - 1))]
+    if cut == "some":
+        found["devices"] = draw(st.permutations(range(gpus)))[: draw(st.integers(1, gpus - 1))]
     if draw(st.booleans()):
         found["share"] = draw(_share())
     if draw(st.booleans()):
