@@ -101,13 +101,14 @@ class _Pod:
         if large_enough := [pool for pool in pools if self._has_enough(pool)]:
             pools = large_enough
             chosen = [pool for pool in chosen if pool in large_enough]
-        yield from self._taints(pools)
         yield from self._room(pools)
-        yield from self._fields()
         yield from self._queue()
-        if len({pool.gpus for pool in chosen}) > 1:
-            yield self._several(chosen)
-        yield from self._security()
+        if self._pod.has_template:
+            yield from self._taints(pools)
+            yield from self._fields()
+            if len({pool.gpus for pool in chosen}) > 1:
+                yield self._several(chosen)
+            yield from self._security()
 
     def _error(self, keys: Keys, fact: str, remedy: str, *additions: Addition) -> Finding:
         return Finding(self._pod.document, keys, "error", fact, remedy, additions)

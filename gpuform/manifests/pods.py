@@ -41,7 +41,8 @@ class FoundPod:
     ``spec`` is the pod spec, and ``at`` is where it stands: there tolerations and the like are added.
     ``labels_at`` is where labels of the pods themselves are, if they can have some. ``count`` is how many
     there are, None if that depends on something else (nodes, an autoscaler). ``can_have``: the fields of a
-    pod spec that the kind passes on, None for all.
+    pod spec that the kind passes on, None for all. ``has_template``: whether all of the pod spec is here; to
+    one of a runtime in the cluster others may have added tolerations, selectors and fields.
     """
 
     document: Document
@@ -52,6 +53,7 @@ class FoundPod:
     count: int | None = 1
     can_have: Sequence[str] | None = None
     labels: Object = field(default_factory=dict)
+    has_template: bool = True
 
     def claimed(self, classes: Mapping[str, frozenset[str]]) -> frozenset[str]:
         """Device classes that it claims; ``classes``: those of each claim and template, by name."""
@@ -294,12 +296,54 @@ def _workflow(document: Document) -> Iterator[FoundPod]:
                 )
 
 
+def _train_job(document: Document) -> Iterator[FoundPod]:
+    """Kubeflow Trainer: the pod template is in a runtime of the cluster, and a TrainJob has GPUs and patches.
+
+    pkg/apis/trainer/v1alpha1/trainjob_types.go of 2.2; ``podTemplateOverrides`` up to 2.1. The trainer's job
+    is ``node`` in the published runtimes.
+    """
+    trainer = mapping_at(document.value, ("spec", "trainer"))
+    resources = mapping_at(trainer, ("resourcesPerNode",))
+    limits, requests = (_numbers(resources.get(key)) for key in ("limits", "requests"))
+    if limits or requests:
+        at: Keys = ("spec", "trainer", "resourcesPerNode")
+        count, patches = trainer.get("numNodes"), [*_trainer_patches(document.value)]
+        yield FoundPod(
+            document,
+            patches[-1][0] if patches else ("spec",),
+            {key: value for _, patch in patches for key, value in patch.items()},
+            (Container("node", at, limits, requests, {"resources": resources}),),
+            count=count if isinstance(count, int) else None,
+            has_template=False,
+        )
+
+
+def _trainer_patches(value: Object) -> Iterator[tuple[Keys, Object]]:
+    """Where a patch of the trainer's pod spec is, and what it has."""
+    template: Keys = ("trainingRuntimeSpec", "template", "spec")
+    pod: Keys = ("template", "spec", "template", "spec")
+    for keys, patch in _items(value, ("spec", "runtimePatches")):
+        for inner, job in _items(patch, (*template, "replicatedJobs")):
+            if job.get("name") == "node":
+                yield (*keys, *inner, *pod), mapping_at(job, pod)
+    for keys, patch in _items(value, ("spec", "podTemplateOverrides")):
+        if any(job.get("name") == "node" for _, job in _items(patch, ("targetJobs",))):
+            yield (*keys, "spec"), mapping_at(patch, ("spec",))
+
+
+def _items(value: Object, keys: Keys) -> Iterator[tuple[Keys, Object]]:
+    for index, item in enumerate(entries(mapping_at(value, keys[:-1]), str(keys[-1]))):
+        if isinstance(item, Mapping):
+            yield (*keys, index), item
+
+
 _OF_A_WORKFLOW = ("tolerations", "nodeSelector", "affinity", "schedulerName")
 _FINDERS: Mapping[str, Callable[[Document], Iterator[FoundPod]]] = {
     "InferenceService": _inference_service,
     "SparkApplication": _spark,
     "ScheduledSparkApplication": _spark,
     "DynamoGraphDeployment": _dynamo,
+    "TrainJob": _train_job,
     "Workflow": _workflow,
     "CronWorkflow": _workflow,
     "WorkflowTemplate": _workflow,

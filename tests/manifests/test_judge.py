@@ -305,3 +305,53 @@ def test_elsewhere_their_only_fault_is_the_toleration_that_most_lack() -> None:
     assert len(found) == 13
     assert all("tolerations: the nodes of pool p0 have the taint" in text for text in found)
     assert facts(env, fixed(env, PUBLISHED)) == []
+
+
+def train_job(resources: str, more: str = "") -> str:
+    return f"""
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {{name: train, namespace: research}}
+spec:
+  runtimeRef: {{name: torch-distributed}}
+  trainer: {{numNodes: 2, resourcesPerNode: {{limits: {{{resources}}}}}}}
+{more}"""
+
+
+_JOBS = "trainingRuntimeSpec.template.spec.replicatedJobs"
+PATCHED = """
+  runtimePatches:
+    - manager: team
+      trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
+        {name: node, template: {spec: {template: {spec: {nodeSelector: {gpuform.io/pool: p1}}}}}}]}}}
+"""
+OVERRIDDEN = """
+  podTemplateOverrides:
+    - {targetJobs: [{name: node}], spec: {nodeSelector: {gpuform.io/pool: p1}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("patch", "place"),
+    [
+        ("", ""),
+        (PATCHED, f"spec.runtimePatches[0].{_JOBS}[0].template.spec.template.spec"),
+        (OVERRIDDEN, "spec.podTemplateOverrides[0].spec"),
+    ],
+)
+def test_a_train_job_is_judged_without_what_its_runtime_may_have(patch: str, place: str) -> None:
+    """Its runtime may tolerate the taint and name the RuntimeClass; no patch undoes a selector."""
+    at = "spec.trainer.resourcesPerNode.limits"
+    waits = "1 would start and 1 wait, since the pools have 16 at most"
+    queue = "warning metadata.labels: namespace research has queue team, and these pods take GPUs past it"
+    assert facts(DEMANDING, train_job("nvidia.com/mig-1g.5gb: 1", patch)) == [
+        f"error {at}[nvidia.com/mig-1g.5gb]: no pool offers nvidia.com/mig-1g.5gb"
+    ]
+    assert facts(DEMANDING, train_job("nvidia.com/mig-3g.20gb: 16", patch)) == [
+        queue,
+        f"warning {at}[nvidia.com/mig-3g.20gb]: 2 pods of 16 nvidia.com/mig-3g.20gb: {waits}",
+    ]
+    wrong = [
+        one for one in found(DEMANDING, train_job("nvidia.com/gpu.shared: 1", patch)) if one.level == "error"
+    ]
+    assert [one.path for one in wrong] == ([f"{place}.nodeSelector[gpuform.io/pool]"] if place else [])

@@ -241,12 +241,16 @@ async def _is_set_up(pool, name):
     return node["metadata"]["labels"].get("gpuform.io/pool") == "a" and taints == [TAINT]
 
 
+async def _says(pool, line):
+    return line in pool.log.lines
+
+
 async def test_each_gets_what_is_its_own_while_the_others_are_waited_for(pool):
     first = await pool.add_node("0")
     creating = asyncio.create_task(pool.create(**_inputs(3)))
     await pool.until(lambda: _is_set_up(pool, first))
+    await pool.until(lambda: _says(pool, "waiting for nodes: 1 of 3 nodes have joined"))
     assert not creating.done()
-    assert "waiting for nodes: 1 of 3 nodes have joined" in pool.log.lines
     others = [await pool.add_node(name) for name in "12"]
     assert (await creating)["nodes"] == [first, *others]
     assert all([await _is_set_up(pool, name) for name in others])
