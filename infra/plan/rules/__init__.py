@@ -59,14 +59,18 @@ def groups(env: Environment) -> list[Group]:
 
 
 def _rules(part: Mapping[str, Any]) -> Iterator[Rule]:
-    """A series is recorded by one expression, or by those of a list, each with its labels."""
+    """A series is recorded by one expression, those of a list joined by ``or``, or one for each reason."""
     for name, expressions in part.items():
-        for item in [{"expr": expressions}] if isinstance(expressions, str) else expressions:
-            yield record(name, item["expr"], {"reason": item["reason"]} if "reason" in item else None)
+        items = [{"expr": expressions}] if isinstance(expressions, str) else expressions
+        if parts := [item["expr"] for item in items if "reason" not in item]:
+            yield record(name, parts[0] if len(parts) == 1 else " or ".join(f"({one})" for one in parts))
+        for item in items:
+            if "reason" in item:
+                yield record(name, item["expr"], {"reason": item["reason"]})
 
 
 def _values(env: Environment, fact_series: set[str]) -> dict[str, Any]:
-    """A pool is limited by Karpenter, or by its number of nodes (Magnum)."""
+    """A pool is limited by Karpenter, or by its number of nodes (a node group)."""
     on_gke = isinstance(env.cluster, ExistingCluster)
     accelerators = _of_gke()
     elastic, counted = facts.NODE_SIZE in fact_series, facts.MAX_NODES in fact_series
@@ -84,7 +88,7 @@ def _values(env: Environment, fact_series: set[str]) -> dict[str, Any]:
         "no_queues": env.queues is None,
         "elastic": elastic,
         "not_elastic": not elastic,
-        "karpenter": elastic and not counted,
+        "karpenter": elastic and any(pool.elastic and not pool.bounds for pool in env.pools),
         "node_groups": counted,
     }
 

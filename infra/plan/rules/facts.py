@@ -13,7 +13,6 @@ from infra.model.aws.cluster import AwsCluster
 from infra.model.base.labels import GPU_COUNT, INSTANCE_GPU_COUNT, NVIDIA_GPU
 from infra.model.base.prices import PriceList
 from infra.model.environment import Environment
-from infra.model.openstack.cluster import OpenstackCluster
 from infra.model.pool import allocatable
 from infra.model.pool.elastic import MEMORY_GIB, NODES
 from infra.model.pool.pool import Pool
@@ -115,9 +114,9 @@ def _declared(pool: Pool) -> Rule:
 def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
     """What a node counts against each limit: in a NodePool the smallest machine, in Karpenter's units.
 
-    In a node group each node counts as one, and the maximum is a series too.
+    In a node group that an autoscaler scales each node counts as one, and the maximum is a series too.
     """
-    if pool.elastic is not None and isinstance(env.cluster, OpenstackCluster):
+    if pool.bounds:
         labels = {"nodepool": pool.name, "pool": pool.name, "resource_type": NODES}
         yield constant(NODE_SIZE, 1, labels)
         yield constant(MAX_NODES, pool.max_nodes, labels)

@@ -34,6 +34,7 @@ BY_KARPENTER = {
     selector("karpenter_nodepools_limit", **SHARES): always("16"),
     USED_CORES: always("4"),
 }
+BURST = {selector("karpenter_nodepools_limit", nodepool="burst", resource_type="cpu"): always("8")}
 LATE = waiting("late", "nvidia_com_gpu_shared")
 POOL_FULL, LIMIT = (
     fired(
@@ -100,6 +101,22 @@ CASES = {
                 "gpuform:resource:limited": {},
                 f"sum({DECLARED})": 1,
                 f"sum({COST})": 0.537,
+            },
+        ),
+    ),
+    "a managed node group has its most nodes, and Karpenter may add one": (
+        "both",
+        Case(ONE_FULL_NODE | SECOND | LATE | BURST, {9: [], 30: [AT_LIMIT, POOL_FULL]}),
+    ),
+    "rooms of a managed node group and of a node pool": (
+        "both",
+        shows(
+            ONE_FULL_NODE | BURST,
+            {
+                LEFT: {
+                    of_pool(LEFT, **NODES): 1,
+                    selector(LEFT, nodepool="burst", pool="burst", resource_type="cpu"): 2,
+                }
             },
         ),
     ),

@@ -64,6 +64,13 @@ def _elastic() -> Environment:
     return aws_environments.aws(pool)
 
 
+def _both() -> Environment:
+    """On AWS a managed node group of at most two nodes, beside a pool of Karpenter's with the same shares."""
+    group = {**SHARED, "machine": "g4dn.xlarge", "nodes": 1, "aws": {"scaling": {"min": 0, "max": 2}}}
+    burst = {**SHARED, "name": "burst", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 8}}}
+    return aws_environments.aws(group, burst)
+
+
 def _node_group() -> Environment:
     """The same pool as a Magnum node group of at most two nodes, beside one that does not grow."""
     flavors = {"m2.medium": {"vcpu": 2, "memory_gib": 4}}
@@ -97,6 +104,7 @@ ENVIRONMENTS = {
     "existing, perhaps GKE": on("existing", {"name": "gpu", "gpu": {"models": ["T4"], "count": 1}}),
     "elastic": _elastic(),
     "node group": _node_group(),
+    "both": _both(),
     "nodes of different sizes": aws_environments.aws(aws_environments.COUNTS),
     "scaled": _scaled(),
     "healthy": environment(),
