@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import PrivateAttr, ValidationInfo, model_validator
 
@@ -28,10 +28,9 @@ from infra.model.pool import addresses, plugin_config
 from infra.model.pool.pool import Pool
 from infra.model.pool.sharing import MigStrategy
 from infra.model.workload.queues import Queues
-from infra.model.workload.serving import KServe
 from infra.model.workload.workload import InferenceWorkload, Workload
 
-Controller = Literal["keda", "kserve", "kueue"]
+Controller = Literal["cert-manager", "keda", "kserve", "kueue"]
 MAX_POOLS = 200
 """Our choice, for a bounded time; EKS allows 30 managed node groups by default [EKS, service quotas]."""
 MAX_OBJECTS = 1000
@@ -40,6 +39,13 @@ MAX_OBJECTS = 1000
 
 class Environment(Model):
     """One stack's environment, checked as a whole: its names exist, and its requests can be met."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "kserve": (
+            "a cert-manager of others is declared as any controller",
+            "leave it out, and add existing: [cert-manager]",
+        )
+    }
 
     name: Name = required("Name of the environment, a label of everything it creates.")
     gpus: dict[GpuKey, OwnGpu] = option("GPU models that the catalogue does not have, by name.", dict)
@@ -70,9 +76,10 @@ class Environment(Model):
     )
     queues: Queues | None = option("Queues in which workloads wait for their team's quota; none if left out.")
     workloads: tuple[Workload, ...] = option("What runs on the pools.", (), max_length=MAX_OBJECTS)
-    kserve: KServe | None = option("Settings of KServe, if a workload has a model.")
     existing: Annotated[tuple[Controller, ...], each_once("name each once")] = option(
-        "Controllers that the cluster has already, so that the stack installs none: keda, kserve, kueue.", ()
+        "Controllers that the cluster has already, so that the stack installs none: cert-manager, keda, "
+        "kserve, kueue.",
+        (),
     )
     monitoring: Monitoring | None = option("Metrics, retention and alerts; no monitoring if left out.")
     health: Health | None = option("Handling of nodes with a broken GPU; none if left out.")
@@ -164,6 +171,8 @@ class Environment(Model):
     def uses(self) -> tuple[Controller, ...]:
         """Controllers that act on objects of the stack, whoever installs them."""
         used: dict[Controller, bool] = {
+            # It issues the certificate of KServe's webhooks.
+            "cert-manager": bool(self.served_workloads) and "kserve" not in self.existing,
             "keda": self.has_scaling,
             "kserve": bool(self.served_workloads),
             "kueue": self.queues is not None,
@@ -173,12 +182,6 @@ class Environment(Model):
     def installs(self, controller: Controller) -> bool:
         """Whether the stack installs the controller."""
         return controller in self.uses and controller not in self.existing
-
-    @property
-    def installs_cert_manager(self) -> bool:
-        """Whether KServe's webhooks get their certificate from a cert-manager of this stack."""
-        has_own = (self.kserve or KServe()).cert_manager == "existing"
-        return "kserve" in self.uses and not has_own and "kserve" not in self.existing
 
     @property
     def context(self) -> str | None:

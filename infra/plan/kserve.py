@@ -37,7 +37,7 @@ def releases(env: Environment) -> tuple[ChartRelease, ...]:
             env, f"{charts}/kserve-resources", None, version, (KSERVE, "kserve"), _values(tolerations)
         ),
     ]
-    if env.installs_cert_manager:
+    if env.installs("cert-manager"):
         components = ("webhook", "cainjector", "startupapicheck")
         values = {
             "crds": {"enabled": True},  # kept when the release goes: others may use them

@@ -56,7 +56,7 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     restricted |= {SCHEDULER} if env.uses_packer else set()
     restricted |= {KEDA} if env.installs("keda") else set()
     restricted |= {KSERVE} if env.installs("kserve") else set()
-    restricted |= {CERT_MANAGER} if env.installs_cert_manager else set()
+    restricted |= {CERT_MANAGER} if env.installs("cert-manager") else set()
     restricted |= {HEALTH} if env.health else set()
     restricted |= {TRIAL} if any(startup.has_trial(env, pool) for pool in env.pools) else set()
     restricted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()

@@ -270,7 +270,7 @@ def test_an_update_waits_until_it_is_ready_but_not_for_its_turn_in_a_queue() -> 
 
 def test_releases_come_only_with_a_model_and_cert_manager_unless_there_is_one() -> None:
     assert [item.name for item in kserve.releases(parse(SERVED))] == ["cert-manager", "kserve-crd", "kserve"]
-    theirs = parse(changed(SERVED, {"at": "kserve", "put": {"cert_manager": "existing"}}))
+    theirs = parse(changed(SERVED, {"at": "existing", "put": ["cert-manager"]}))
     assert [entry.name for entry in kserve.releases(theirs)] == ["kserve-crd", "kserve"]
     spaces = [one["metadata"]["name"] for one in quotas.namespaces(theirs)]
     assert [name for name in spaces if name in (KSERVE, CERT_MANAGER)] == [KSERVE]

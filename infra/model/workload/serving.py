@@ -211,14 +211,6 @@ class ServedModel(Model):
     )
 
 
-class KServe(Model):
-    """Settings of KServe, which is installed if a workload has a model."""
-
-    cert_manager: Literal["install", "existing"] = option(
-        "`existing` if the cluster has cert-manager.", "install"
-    )
-
-
 def check_container(command: tuple[str, ...], env: Mapping[str, str]) -> None:
     """Refuse what KServe overwrites, or reads as a template of Go [utils.go, ReplacePlaceholders]."""
     for name in _OVERWRITTEN:

@@ -141,6 +141,20 @@ def test_state_metrics_of_others_have_the_labels_of_nodes(
     expect(prometheus.judge_state_metrics(cluster), verdict, fact, "")
 
 
+@pytest.mark.parametrize(
+    ("name", "image", "verdict", "fact"),
+    [
+        ("cert-manager", "quay.io/jetstack/cert-manager-controller:v1.15.0", "PASS", "is 1.15"),
+        ("cert-manager", "quay.io/jetstack/cert-manager-controller:v1.14.7", "FAIL", "needs 1.15"),
+        ("cert-manager", "quay.io/jetstack/cert-manager-cainjector:v1.18.2", "FAIL", "is not there"),
+        ("kserve", "kserve/kserve-controller:v0.16.0", "FAIL", "needs 0.17"),
+        ("keda", "ghcr.io/kedacore/keda@sha256:ab", "SKIP", "its version is not in"),
+    ],
+)
+def test_controllers_of_others_are_new_enough(name: str, image: str, verdict: str, fact: str) -> None:
+    expect(controllers.judge(name, live(env(), {DEPLOYMENT: [daemons(image, None)]})), verdict, fact, "")
+
+
 QUEUED = {
     "queues": {"teams": [{"name": "team", "namespaces": ["lab"], "quota": {"t4": 1}}]},
     "existing": ["kueue"],

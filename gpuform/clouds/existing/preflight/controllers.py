@@ -22,11 +22,17 @@ from infra.model.environment import Environment
 from infra.plan import karpenter_patches, queues
 
 Json = Mapping[str, Any]
-_IMAGES = {"keda": "keda", "kserve": "kserve-controller", "kueue": "kueue"}
+_IMAGES = {
+    "cert-manager": "cert-manager-controller",
+    "keda": "keda",
+    "kserve": "kserve-controller",
+    "kueue": "kueue",
+}
 """Names of their images (each project's chart)."""
-_FIRST = {"keda": (2, 8), "kserve": (0, 17), "kueue": (0, 15)}
-"""First versions with what the stack's objects need: a trigger's ignoreNullValues (keda#3073), the deployment
-mode Standard (kserve#4608), and the API kueue.x-k8s.io/v1beta2 (Kueue's release notes)."""
+_FIRST = {"cert-manager": (1, 15), "keda": (2, 8), "kserve": (0, 17), "kueue": (0, 15)}
+"""First versions with what the stack's objects need: that of KServe's installation guide, a trigger's
+ignoreNullValues (keda#3073), the deployment mode Standard (kserve#4608), and the API kueue.x-k8s.io/v1beta2
+(Kueue's release notes)."""
 _CONFIGURATION = "kueue-manager-config"
 _KINDS = {"deployment": "deployment", "job": "batch/job", "pod": "pod", "notebook": "statefulset"}
 """Kueue's name of the framework by kind of workload."""
