@@ -99,11 +99,12 @@ def _read(env: Environment, found: Found, hashed: bool) -> Running:
     if not bound:
         raise InputError("--from", "no pod runs there", "dump `nodes,pods` of all namespaces, with -A")
     pools = _pools(env, found.all(NODE)) if simulated_nodes(env).by_selector else {}
-    daemons: dict[str, list[Json]] = {}
-    for pod in filter(_is_daemon, bound):
-        daemons.setdefault(_spec(pod)["nodeName"], []).append(pod)
+    staying: dict[str, list[Json]] = {}
+    for pod in bound:
+        if _is_daemon(pod) or _is_clusters_own(env, pod):
+            staying.setdefault(_spec(pod)["nodeName"], []).append(pod)
     nodes = tuple(
-        _node(env, item, pools[name], daemons.get(name, ()), names)
+        _node(env, item, pools[name], staying.get(name, ()), names)
         for item in found.all(NODE)
         if (name := item["metadata"]["name"]) in pools
     )
@@ -151,6 +152,13 @@ def _is_daemon(pod: Json) -> bool:
     return any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
 
 
+def _is_clusters_own(env: Environment, pod: Json) -> bool:
+    """Whether it is of the cluster's system, as its DNS is, and not of the stack."""
+    meta = pod["metadata"]
+    own = (meta.get("labels") or {}).get(labels.ENVIRONMENT) == env.name
+    return not own and meta["namespace"].startswith(namespaces.OF_CLUSTER)
+
+
 def _is_platform(env: Environment, pod: Json) -> bool:
     """Whether the stack brings it, or the cluster's own system."""
     meta = pod["metadata"]
@@ -187,12 +195,12 @@ def _pools(env: Environment, nodes: Iterable[Json]) -> dict[str, Pool | None]:
 
 
 def _node(
-    env: Environment, item: Json, pool: Pool | None, daemons: Sequence[Json], names: _Names
+    env: Environment, item: Json, pool: Pool | None, staying: Sequence[Json], names: _Names
 ) -> Manifest:
-    """The node with what its DaemonSets leave, and the GPUs of its pool."""
+    """The node with what pods that stay leave, and the GPUs of its pool."""
     live = parse_node(item)
     used: Counter[str] = Counter()
-    for pod in daemons:
+    for pod in staying:
         used.update(_requests(pod))
     cores, gib = (max(0.0, live.offers.get(key, 0) - used[key]) for key in (CPU, MEMORY_GIB))
     model, count = _gpus(live, pool) if pool and pool.gpus else (None, 0)
@@ -213,7 +221,7 @@ def _node(
     meta["annotations"] |= {
         labels.SIM_CPU: f"{int(cores * 1000)}m",
         labels.SIM_MEMORY: f"{int(gib * 1024)}Mi",
-        labels.SIM_PODS: str(max(1, int(pods) - len(daemons))),
+        labels.SIM_PODS: str(max(1, int(pods) - len(staying))),
     }
     if model and env.ownership.driver != "operator":
         meta["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER

@@ -29,8 +29,9 @@ SYSTEM = (
     *("kube-system", "kube-public", "kube-node-lease"),
     *(GPU_OPERATOR, PLATFORM, SCHEDULER, PLACEHOLDER, CULLER, HEALTH, TRIAL, KUEUE, NETWORK_OPERATOR),
 )
-_RESERVED = ("kube-", "gpuform-", "openshift-")
-"""Prefixes of namespaces that Kubernetes, gpuform and OpenShift keep for themselves."""
+OF_CLUSTER = ("kube-", "openshift-")
+"""Prefixes of namespaces that Kubernetes and OpenShift keep for themselves."""
+_RESERVED = (*OF_CLUSTER, "gpuform-")
 
 
 def is_reserved(name: str) -> bool:

@@ -68,7 +68,8 @@ def test_a_node_is_simulated_as_it_is_without_what_the_platform_sets() -> None:
     daemon = pod(
         "agent", owner=("DaemonSet", "agent"), resources={"requests": {"cpu": "1500m", "memory": "8Gi"}}
     )
-    first, second = read(pod("a"), daemon).nodes
+    dns = pod("dns", namespace="kube-system", resources={"requests": {"cpu": "500m", "memory": "1Gi"}})
+    first, second = read(pod("a"), daemon, dns).nodes
     meta = first["metadata"]
     assert meta["name"] == "gpu-1"
     assert meta["labels"] == {
@@ -80,9 +81,9 @@ def test_a_node_is_simulated_as_it_is_without_what_the_platform_sets() -> None:
         "topology.kubernetes.io/zone": "a",
     }
     simulated = {key.rpartition("/")[2]: value for key, value in meta["annotations"].items()}
-    assert simulated["cpu"] == "14500m"
-    assert simulated["memory"] == f"{112 * 1024}Mi"
-    assert simulated["pods"] == "109"
+    assert simulated["cpu"] == "14000m"
+    assert simulated["memory"] == f"{111 * 1024}Mi"
+    assert simulated["pods"] == "108"
     assert simulated["gpu-count"] == "2", "as labelled, whatever the pool declares"
     assert first["spec"] == {
         "taints": [{"key": "team", "value": "ml", "effect": "NoSchedule"}],
