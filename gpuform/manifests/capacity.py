@@ -1,10 +1,16 @@
-"""Pods of manifests that wait because the pools cannot have that many GPUs, shares or slices."""
+"""Pods of manifests that wait because the pools cannot have that many GPUs, shares or slices.
+
+An autoscaler may start its maximum: ``maxReplicas`` of a HorizontalPodAutoscaler, or ``maxReplicaCount`` of a
+ScaledObject, which is 100 if left out (keda.sh, "ScaledObject specification").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from gpuform.checkout.listing import count_of
+from gpuform.manifests.documents import Document, mapping_at
 from gpuform.manifests.finding import Finding
 from gpuform.manifests.pods import FoundPod
 from infra.model.base import labels
@@ -13,11 +19,31 @@ from infra.model.placement import fit
 from infra.model.pool import allocatable
 from infra.model.pool.pool import Pool
 
+_MOST = {"HorizontalPodAutoscaler": ("maxReplicas", 1), "ScaledObject": ("maxReplicaCount", 100)}
+"""Key and default of each kind's maximum."""
+Scalers = Mapping[tuple[str, str, str], tuple[Document, int]]
 
-def findings(env: Environment, pods: Sequence[FoundPod]) -> Iterator[Finding]:
+
+def scalers(documents: Iterable[Document], default_namespace: str) -> Scalers:
+    """Autoscalers and their maximum, by namespace, kind and name of what they scale."""
+    found = {}
+    for document in documents:
+        if document.kind in _MOST:
+            key, default = _MOST[document.kind]
+            spec = mapping_at(document.value, ("spec",))
+            target, most = mapping_at(spec, ("scaleTargetRef",)), spec.get(key, default)
+            if isinstance(most, int):
+                kind, name = str(target.get("kind") or "Deployment"), str(target.get("name"))
+                found[document.namespace(default_namespace), kind, name] = document, most
+    return found
+
+
+def findings(
+    env: Environment, pods: Iterable[FoundPod], scaling: Scalers, default_namespace: str
+) -> Iterator[Finding]:
     """Resources of which all pods together request more than the pools can have."""
     wanted: dict[str, list[FoundPod]] = {}
-    for pod in pods:
+    for pod in (_at_most(pod, scaling, default_namespace) for pod in pods):
         for name in pod.resources(labels.NVIDIA_PREFIX):
             wanted.setdefault(name, []).append(pod)
     for name, asking in wanted.items():
@@ -39,11 +65,28 @@ def findings(env: Environment, pods: Sequence[FoundPod]) -> Iterator[Finding]:
             if starting == count:
                 continue
             keys = pod.resources(name)[name].keys_of(name)
+            by = _scaler(pod, scaling, default_namespace)
+            subject = f"up to {count_of(count, 'pod')} by {by[0].title}," if by else count_of(count, "pod")
             fact = (
-                f"{count_of(count, 'pod')} of {each} {name}: {starting} would start and {count - starting} "
+                f"{subject} of {each} {name}: {starting} would start and {count - starting} "
                 f"wait, since the pools have {sum(n or 0 for n in most)} at most"
             )
             yield Finding(pod.document, keys, "warning", fact, "raise the pool's nodes, or run fewer pods")
+
+
+def _scaler(pod: FoundPod, scaling: Scalers, default_namespace: str) -> tuple[Document, int] | None:
+    document = pod.document
+    return scaling.get((document.namespace(default_namespace), document.kind, document.name))
+
+
+def _at_most(pod: FoundPod, scaling: Scalers, default_namespace: str) -> FoundPod:
+    """With the pods of its autoscaler's maximum; a replica may have several pods."""
+    by = _scaler(pod, scaling, default_namespace)
+    if by is None or pod.count is None:
+        return pod
+    replicas = mapping_at(pod.document.value, ("spec",)).get("replicas", 1)
+    each = pod.count // replicas if isinstance(replicas, int) and replicas else 1
+    return replace(pod, count=max(pod.count, each * by[1]))
 
 
 def _most_units(pool: Pool, name: str) -> int | None:

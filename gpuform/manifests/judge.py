@@ -42,8 +42,8 @@ class Judgement:
 def judge(
     env: Environment, pods: Iterable[FoundPod], documents: Iterable[Document], default_namespace: str
 ) -> Judgement:
-    """Judge pods; ``documents`` are all that were given, claims included."""
-    result = Judgement()
+    """Judge pods; ``documents`` are all that were given, claims and autoscalers included."""
+    documents, result = list(documents), Judgement()
     classes = claim_classes(documents)
     levels = pod_security.levels(env)
     for pod in pods:
@@ -54,7 +54,8 @@ def judge(
         result.findings += judged.findings()
         if judged.uses_gpus:
             result.pods.append(pod)
-    result.findings += capacity.findings(env, result.pods)
+    scaling = capacity.scalers(documents, default_namespace)
+    result.findings += capacity.findings(env, result.pods, scaling, default_namespace)
     result.findings.sort(key=lambda one: (one.document.file, one.document.index, one.document.at))
     return result
 

@@ -224,6 +224,31 @@ def test_pods_that_the_pools_cannot_hold_wait_and_the_stack_s_own_come_first() -
     )
 
 
+@pytest.mark.parametrize(
+    ("scaler", "waits"),
+    [
+        ("", None),
+        ("kind: HorizontalPodAutoscaler\nspec: {maxReplicas: 4, ", None),
+        ("kind: HorizontalPodAutoscaler\nspec: {maxReplicas: 6, ", 2),
+        ("kind: ScaledObject\nspec: {maxReplicaCount: 7, ", 3),
+        ("kind: ScaledObject\nspec: {", 96),
+    ],
+)
+def test_an_autoscaler_starts_its_maximum(scaler: str, waits: int | None) -> None:
+    env = on("embedded", {**PLAIN, "nodes": 4})
+    spec = {"replicas": 2, "template": {"spec": yaml.safe_load(pod())["spec"]}}
+    text = yaml.safe_dump({"kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
+    target = "scaleTargetRef: {kind: Deployment, name: web}}\nmetadata: {name: by-load}\n"
+    lines = facts(env, f"{text}---\n{scaler}{target}" if scaler else text)
+    if waits is None:
+        assert lines == []
+        return
+    (line,) = lines
+    by = scaler.partition("\n")[0].removeprefix("kind: ")
+    assert f"up to {4 + waits} pods by {by} by-load, of 1 nvidia.com/gpu: 4 would start and {waits}" in line
+    assert facts(env, f"{text}---\n{scaler}{target}".replace("name: web}}", "name: other}}")) == []
+
+
 RICH = """
 kind: Job
 metadata: {name: a, namespace: research, labels: {kueue.x-k8s.io/queue-name: team}}
