@@ -44,6 +44,21 @@ MODULES = {
         "config/crd/bases",
         "sparkoperator.k8s.io_sparkapplications.yaml",
     ),
+    "InferenceService": (
+        "github.com/kserve/kserve",
+        "charts/kserve-crd/templates",
+        "serving.kserve.io_inferenceservices.yaml",
+    ),
+    "Workflow": (
+        "github.com/argoproj/argo-workflows/v3",
+        "manifests/base/crds/full",
+        "argoproj.io_workflows.yaml",
+    ),
+    "TrainJob": (
+        "github.com/kubeflow/trainer/v2",
+        "manifests/base/crds",
+        "trainer.kubeflow.org_trainjobs.yaml",
+    ),
 }
 """Go module, folder and file of the CRD of each kind."""
 SHARED = {"machine": "p4d.24xlarge", "nodes": 20, "sharing": {"kind": "time_slicing", "replicas": 4}}

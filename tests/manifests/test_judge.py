@@ -320,8 +320,8 @@ def test_published_manifests_have_no_finding_on_eks_with_nodes_that_hold_them() 
     env = aws({"machine": "p4d.24xlarge", "nodes": 8}, {"machine": "m6i.4xlarge", "nodes": 2})
     assert facts(env, PUBLISHED) == []
     given = documents.parse("f", PUBLISHED)
-    assert len(given) == 12
-    assert len([one for one in pods_of(given) if one.resources("nvidia.com/gpu")]) == 14
+    assert len(given) == 13
+    assert len([one for one in pods_of(given) if one.resources("nvidia.com/gpu")]) == 15
 
 
 def test_elsewhere_their_only_fault_is_the_toleration_that_most_lack() -> None:
