@@ -114,7 +114,8 @@ class Mig(Model):
 
     kind: Literal["mig"]
     layout: dict[str, Count] | str | None = option(
-        "Slices of each GPU as {profile: number}, or all-PROFILE for as many as one GPU holds.",
+        "Slices of each GPU as {profile: number}, or all-PROFILE for as many as one GPU holds; this or "
+        "layouts.",
         union_mode="left_to_right",
     )
     layouts: tuple[DeviceLayout, ...] | None = option(
