@@ -191,12 +191,22 @@ def build_table(
     return table
 
 
+_UPGRADED = "upgrade-done"
+
+
 def trouble_lines(current: ClusterStatus) -> list[str]:
-    """A line per node that takes no pods or has no pool, and per pod in trouble, system ones included."""
+    """Lines: of nodes that take no pods or have no pool, of a driver upgrade, and of pods in trouble.
+
+    Pods of the system are included.
+    """
     nodes = [node for pool in current.pools for node in pool.nodes]
     lines = [f"node {node.name} takes no pods yet: {node.waits_for}" for node in nodes if node.waits_for]
     closed = (node for node in nodes if node.closed and not node.waits_for)
     lines += [f"node {node.name} takes no new pods: {node.closed}" for node in closed]
+    states = Counter(state for node in nodes if (state := node.labels.get(labels.DRIVER_UPGRADE_STATE)))
+    if steps := [f"{state} {count}" for state, count in sorted(states.items()) if state != _UPGRADED]:
+        done = f"; done {states[_UPGRADED]}" if states[_UPGRADED] else ""
+        lines.append(f"the operator upgrades the driver, nodes by step: {', '.join(steps)}{done}")
     for name, label in current.unassigned_nodes.items():
         state = f"is {label}" if label else "is missing"
         lines.append(f"node {name} offers GPUs but is in no declared pool: its label {labels.POOL} {state}")

@@ -226,6 +226,22 @@ def test_a_node_that_is_not_proven_says_what_it_waits_for(noted: dict[str, str],
     assert tables.trouble_lines(summarise_status(ENV, [live], [])) == [says]
 
 
+def test_an_upgrade_of_the_driver_is_told_by_its_steps() -> None:
+    """States of NVIDIA's k8s-operator-libs, pkg/upgrade/consts.go; the label stays after the upgrade."""
+
+    def said(*states: str) -> list[str]:
+        nodes = [node(f"t4-{index}", "t4", **{"gpu.shared": "4"}) for index in range(len(states))]
+        for live, state in zip(nodes, states, strict=True):
+            live["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = state
+        return tables.trouble_lines(summarise_status(ENV, nodes, []))
+
+    assert said("upgrade-done", "upgrade-done") == []
+    assert said("upgrade-done", "upgrade-required", "drain-required", "upgrade-required") == [
+        "the operator upgrades the driver, nodes by step: drain-required 1, upgrade-required 2; done 1"
+    ]
+    assert said("upgrade-failed") == ["the operator upgrades the driver, nodes by step: upgrade-failed 1"]
+
+
 @pytest.mark.parametrize(
     ("shares", "settled"),
     [
