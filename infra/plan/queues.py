@@ -29,7 +29,11 @@ from infra.plan.manifest import Manifest, label_in, manifest, own_labels
 REPLICAS = 2  # while none runs, no pod can be created in the namespaces of teams
 IN_ORDER = {"strict": "StrictFIFO", "best_effort": "BestEffortFIFO"}
 PREEMPTS = {"never": "Never", "lower_priority": "LowerPriority", "any": "Any"}
-FRAMEWORKS = ("batch/job", "deployment", "jobset.x-k8s.io/jobset", "pod", "statefulset")
+FRAMEWORKS = (
+    *("batch/job", "deployment", "jobset.x-k8s.io/jobset", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob"),
+    *("leaderworkerset.x-k8s.io/leaderworkerset", "pod", "ray.io/raycluster", "ray.io/rayjob"),
+    *("ray.io/rayservice", "statefulset", "trainer.kubeflow.org/trainjob"),
+)
 """What may have a queue, also if it is not the stack's; Kueue leaves out kinds that the cluster lacks."""
 
 CONCURRENCY = {

@@ -85,9 +85,6 @@ TEMPLATES = {
     "DynamoGraphDeployment": "spec.services.Worker.extraPodSpec",
 }
 QUEUED_BY_PODS = {
-    "LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate.metadata.labels",
-    "PyTorchJob": "spec.pytorchReplicaSpecs.Worker.template.metadata.labels",
-    "RayCluster": "spec.workerGroupSpecs[0].template.metadata.labels",
     "InferenceService": "spec.predictor.labels",
     "SparkApplication": "spec.executor.labels",
     "DynamoGraphDeployment": "spec.services.Worker.labels",
@@ -368,7 +365,8 @@ def test_a_train_job_is_judged_without_what_its_runtime_may_have(patch: str, pla
     """Its runtime may tolerate the taint and name the RuntimeClass; no patch undoes a selector."""
     at = "spec.trainer.resourcesPerNode.limits"
     waits = "1 would start and 1 wait, since the pools have 16 at most"
-    queue = "warning metadata.labels: namespace research has queue team, and these pods take GPUs past it"
+    label = "metadata.labels[kueue.x-k8s.io/queue-name]"
+    queue = f"warning {label}: namespace research has queue team, and these pods take GPUs past it"
     assert facts(DEMANDING, train_job("nvidia.com/mig-1g.5gb: 1", patch)) == [
         f"error {at}[nvidia.com/mig-1g.5gb]: no pool offers nvidia.com/mig-1g.5gb"
     ]
