@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +45,6 @@ class Target:
     kubeconfig: Path | None = None
     context: str | None = None
     notes: tuple[str, ...] = ()
-    selectors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @contextmanager
     def reach(self) -> Iterator[tuple[Path, str | None]]:
@@ -60,22 +59,22 @@ class Target:
         """Its objects; Failure if it does not answer."""
         with cluster_failures(self.name, kubeconfig, "--kubeconfig" if self.kubeconfig else None):
             found = cluster_objects.fetch_objects(self.env, kubeconfig, context)
-        return replace(found, nodes=tuple(map(self._labelled, found.nodes))) if self.selectors else found
+        return replace(found, nodes=tuple(map(self._labelled, found.nodes))) if self.kubeconfig else found
 
     def status(self, objects: LiveObjects) -> ClusterStatus:
         """Pools, nodes and pods; `notes` say more of nodes without a pool than the status does."""
         found = summarise_status(self.env, objects.nodes, objects.pods, objects.claims, objects.queues)
-        return replace(found, unassigned_nodes={}) if self.selectors else found
+        return replace(found, unassigned_nodes={}) if self.kubeconfig else found
 
     def _labelled(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
         """The node with the label of the pool that selects it, as an update of a stack would set it."""
         meta = node["metadata"]
         tags = meta.get("labels") or {}
-        for pool, selector in self.selectors.items():
-            if selector.items() <= tags.items():
-                own = {labels.POOL: pool, labels.ENVIRONMENT: self.env.name}
-                return {**node, "metadata": {**meta, "labels": {**tags, **own}}}
-        return node
+        pool = self.env.selecting_pool(tags)
+        if pool is None:
+            return node
+        own = {labels.POOL: pool.name, labels.ENVIRONMENT: self.env.name}
+        return {**node, "metadata": {**meta, "labels": {**tags, **own}}}
 
 
 def target_of(stack: str | None, kubeconfig: Path | None, context: str | None) -> Target:
@@ -101,7 +100,6 @@ def target_of(stack: str | None, kubeconfig: Path | None, context: str | None) -
         kubeconfig=kubeconfig,
         context=context,
         notes=tuple(f"in no pool: {error}" for error in adopted.without_pool),
-        selectors={group.name: group.selector for group in adopted.groups},
     )
 
 

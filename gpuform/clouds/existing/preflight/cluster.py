@@ -60,9 +60,9 @@ class LiveCluster:
     @cached_property
     def gpu_nodes(self) -> Sequence[Json]:
         """Nodes of the pools with GPUs."""
-        selectors = [(pool.selector or {}).items() for pool in self.env.pools if pool.gpus]
-        nodes = self.list_objects(NODE) if selectors else ()
-        return [node for node in nodes if any(item <= node_labels(node).items() for item in selectors)]
+        nodes = self.list_objects(NODE) if any(pool.gpus for pool in self.env.pools) else ()
+        pools = [(node, self.env.selecting_pool(node_labels(node))) for node in nodes]
+        return [node for node, pool in pools if pool and pool.gpus]
 
     @cached_property
     def cloud_plugins(self) -> Mapping[str, tuple[str, str]]:
