@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ MAX_BYTES = 2**26
 applications about 20."""
 STDIN = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
+_KIND = re.compile(r"""\bkind["']?\s*:""")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +109,9 @@ def mapping_in(text: Any) -> Mapping[str, Any]:
 def read_files(paths: Iterable[Path]) -> dict[str, str]:
     """The text of each file; folders are read with all below, ``-`` is standard input.
 
-    Below a folder hidden files and folders are left out, and the :func:`charts`. Raises InputError for what
-    cannot be read, and for a folder without manifests.
+    Below a folder hidden files and folders are left out, the :func:`charts`, and files without a ``kind``:
+    they hold no object, and may be YAML that only another program reads. Raises InputError for what cannot be
+    read, and for a folder without such files.
     """
     texts: dict[str, str] = {}
     for path in paths:
@@ -121,9 +124,8 @@ def read_files(paths: Iterable[Path]) -> dict[str, str]:
             files = [file for file in _below(path) if not any(file.is_relative_to(one) for one in left_out)]
             if not files:
                 raise InputError(str(path), f"has no file {' or '.join(_SUFFIXES)}", "name another folder")
-        texts |= {
-            str(file): strict_yaml.read_text(file, "name a manifest with -f", MAX_BYTES) for file in files
-        }
+        read = {str(one): strict_yaml.read_text(one, "name a manifest with -f", MAX_BYTES) for one in files}
+        texts |= {name: text for name, text in read.items() if path.is_file() or _KIND.search(text)}
     return texts
 
 

@@ -22,7 +22,7 @@ from gpuform.manifests.pods import FoundPod
 from infra.model.base import labels
 from infra.model.environment import Environment
 from infra.model.workload.workload import DeploymentWorkload, JobWorkload, PodWorkload, Workload
-from infra.plan import notebooks, pod_needs, quotas
+from infra.plan import notebooks, pod_needs, quotas, sharing
 from infra.plan.manifest import Manifest, manifest
 from lab.rehearse.cluster import Cluster
 from lab.rehearse.pods import DURATION, LONG
@@ -207,7 +207,14 @@ def _mark(template: Manifest, workload: str, runs_long: bool = False) -> None:
 
 
 def _admitted(env: Environment, pod: FoundPod) -> Iterator[Manifest]:
-    """What EKS's API server adds: this one does not run ExtendedResourceToleration."""
+    """Tolerations that EKS's API server adds, or a runtime may have.
+
+    This API server does not run ExtendedResourceToleration. A TrainJob's runtime is in the cluster, and is
+    taken to tolerate the taints.
+    """
+    if not pod.has_template:
+        offering = placement.offering(env, pod.resources(labels.NVIDIA_PREFIX))
+        yield from sharing.pod_tolerations(env, offering)
     for name in pod.resources(labels.NVIDIA_PREFIX):
         if pod_needs.tolerated_at_admission(env, {"key": name, "effect": "NoSchedule"}, [name]):
             yield {"key": name, "operator": "Exists", "effect": "NoSchedule"}
@@ -340,6 +347,8 @@ def _notes(everything: Sequence[Document], pods: Sequence[FoundPod]) -> Iterator
     custom = Counter(pod.document.kind for pod in pods if not _is_native(pod.document))
     if custom:
         yield f"controllers of {', '.join(custom)}: each of their pod templates is a Deployment"
+    if runtimes := sorted({_title(pod.document) for pod in pods if not pod.has_template}):
+        yield f"the runtime is taken to tolerate the pools' taints: of {', '.join(runtimes)}"
     unknown = sorted({_title(pod.document) for pod in pods if pod.count is None})
     if unknown:
         yield f"the number of pods that something else sets: one each, of {', '.join(unknown)}"

@@ -64,7 +64,7 @@ def test_fix_writes_the_file_once(wrong: Path) -> None:
 
 def test_files_that_are_no_yaml_are_all_named_and_hide_no_finding_of_others(wrong: Path) -> None:
     for name in ("a.yaml", "z.yaml"):
-        (wrong / name).write_text("a: [")
+        (wrong / name).write_text("kind: [")
     done = check("-f", str(wrong))
     assert (done.exit_code, "1 pod template with GPUs: 1 error" in done.stdout) == (2, True)
     assert [line.split(":")[:2] for line in done.stderr.splitlines()[:2]] == [
@@ -73,6 +73,19 @@ def test_files_that_are_no_yaml_are_all_named_and_hide_no_finding_of_others(wron
     ]
     assert check("-f", str(wrong), "--fix").exit_code == 2
     assert (wrong / "sub" / "pod.yaml").read_text() == WRONG
+
+
+def test_of_a_folder_yaml_without_a_kind_is_that_of_another_program(wrong: Path) -> None:
+    for name, text in {
+        "mkdocs.yml": "emoji: !!python/name:material.emoji\n",
+        "cloud.yaml": "Resources: {A: !Ref B}\n",
+        "anchors.yaml": "a: 1\na: 2\n",
+    }.items():
+        (wrong / name).write_text(text)
+        assert check("-f", str(wrong / name)).exit_code == 2, "named, it is read"
+    done = check("-f", str(wrong))
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert "1 pod template with GPUs: 1 error" in done.stdout
 
 
 def test_of_a_folder_hidden_files_and_templates_of_charts_are_left_out(wrong: Path) -> None:

@@ -68,14 +68,22 @@ def test_twelve_kinds_are_started_with_all_their_pods() -> None:
     assert "RayCluster" in others.notes[0]
 
 
-def test_twelve_published_manifests_can_be_started() -> None:
-    others = foreign.read(on("embedded", {"machine": "p4d.24xlarge", "nodes": 8}), [PUBLISHED])
+def test_published_manifests_can_be_started() -> None:
+    env = on("embedded", {"machine": "p4d.24xlarge", "nodes": 8, "taints": [{"key": "team", "value": "a"}]})
+    others = foreign.read(env, [PUBLISHED])
     made = [(item["kind"], item["metadata"]["name"]) for item in others.manifests]
     assert ("Deployment", "job-gang-0") in made, "Volcano's Job is none of Kubernetes'"
     assert {kind for kind, _ in made} == {"Namespace", "Pod", "Deployment"}
-    assert sum(work.pods for work in others.works) == 23
+    assert sum(work.pods for work in others.works) == 25
     assert "Volcano" not in str(others.notes)
     assert "Workflow" in others.notes[0]
+    assert others.notes[1] == (
+        "the runtime is taken to tolerate the pools' taints: of TrainJob default/fine-tune"
+    )
+    (trained,) = (item for item in others.manifests if item["metadata"]["name"] == "trainjob-fine-tune")
+    spec = trained["spec"]["template"]["spec"]
+    assert [item["key"] for item in spec["tolerations"]] == ["nvidia.com/gpu", "team"]
+    assert spec["nodeSelector"] == {"kubernetes.io/arch": "amd64"}
 
 
 def test_every_pod_names_its_workload_and_keeps_its_labels(tmp_path: Path) -> None:
