@@ -89,7 +89,8 @@ def _check_devices(sharing: Mig, counts: Sequence[int]) -> None:
                 remedy = f"use 0 to {count - 1}" if count > 1 else f"leave {key} out"
                 raise InputError(f"{path}[{index}]", fact, remedy)
         if len(devices) == count:
-            raise InputError(path, "names every GPU of a node", "leave devices out")
+            remedy = "leave devices out" if key == "devices" else "use layout for all, or name fewer"
+            raise InputError(path, "names every GPU of a node", remedy)
 
 
 def _devices(sharing: Mig) -> Iterator[tuple[str, tuple[int, ...]]]:
