@@ -106,7 +106,7 @@ class _Rounds:
         """Remember what is wrong, by its name if it has one."""
         value = reduce(getitem, parts[:2], self.work)
         if parts[0] not in _ITEMS or len(parts) < 2:
-            self._sections |= {parts[0]}.difference(_UNREAD)
+            self._sections |= {str(parts[0])}.difference(_UNREAD)  # a key may be a number
         elif isinstance(value, Mapping) and isinstance(value.get("name"), str) and parts[2:] != ("name",):
             self._names.add(value["name"])
         else:

@@ -286,3 +286,9 @@ def test_a_group_of_magnums_that_may_be_empty_needs_the_pools_label() -> None:
     team = {"name": "a", "namespaces": ["a"], "quota": {pool["name"]: 1}}
     text = message({**magnum, "workloads": [], "queues": {"teams": [team]}}, 2)  # the other: of its GPUs
     assert text.startswith(f"queues.teams[0].quota.{pool['name']}: cluster-autoscaler does not know")
+
+
+def test_a_number_in_place_of_a_section_is_an_unknown_key() -> None:
+    mapping = changed(GOOD["queues"])
+    mapping[8] = mapping.pop("queues")
+    assert message(mapping, 2).startswith("8: unknown key; known: name, gpus")
