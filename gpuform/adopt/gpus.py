@@ -174,11 +174,7 @@ def _single(node: Node, gpu: Gpu | None, text: str, plugin: Json) -> tuple[Json,
     slices = int(number) * most if number.isdecimal() else _count(node, _shares(node)[1])
     if slices % most:
         fact = f"it has {slices} slices {name}, and a GPU has {most}"
-        raise InputError(
-            node.name,
-            f"{fact}, so its GPUs differ",
-            "its slices are of one profile, so all its GPUs must be cut alike",
-        )
+        raise InputError(node.name, f"{fact}, so its GPUs differ", "cut them alike: its slices have one name")
     sharing: dict[str, Any] = {"kind": "mig", "layout": {name: most}, "strategy": "single"}
     way, replicas = _shares(node)
     if way == "time_slicing":

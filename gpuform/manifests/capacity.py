@@ -6,7 +6,7 @@ ScaledObject, which is 100 if left out (keda.sh, "ScaledObject specification").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpuform.checkout.listing import count_of
@@ -21,12 +21,12 @@ from infra.model.pool.pool import Pool
 
 _MOST = {"HorizontalPodAutoscaler": ("maxReplicas", 1), "ScaledObject": ("maxReplicaCount", 100)}
 """Key and default of each kind's maximum."""
-Scalers = Mapping[tuple[str, str, str], tuple[Document, int]]
+Scalers = Mapping[Document, tuple[Document, int]]
 
 
-def scalers(documents: Iterable[Document], default_namespace: str) -> Scalers:
-    """Autoscalers and their maximum, by namespace, kind and name of what they scale."""
-    found = {}
+def scalers(documents: Sequence[Document], default_namespace: str) -> Scalers:
+    """Autoscaler and its maximum, by the object that it scales."""
+    by_target = {}
     for document in documents:
         if document.kind in _MOST:
             key, default = _MOST[document.kind]
@@ -34,16 +34,15 @@ def scalers(documents: Iterable[Document], default_namespace: str) -> Scalers:
             target, most = mapping_at(spec, ("scaleTargetRef",)), spec.get(key, default)
             if isinstance(most, int):
                 kind, name = str(target.get("kind") or "Deployment"), str(target.get("name"))
-                found[document.namespace(default_namespace), kind, name] = document, most
-    return found
+                by_target[document.namespace(default_namespace), kind, name] = document, most
+    keys = {one: (one.namespace(default_namespace), one.kind, one.name) for one in documents}
+    return {one: by_target[key] for one, key in keys.items() if key in by_target}
 
 
-def findings(
-    env: Environment, pods: Iterable[FoundPod], scaling: Scalers, default_namespace: str
-) -> Iterator[Finding]:
+def findings(env: Environment, pods: Iterable[FoundPod], scaling: Scalers) -> Iterator[Finding]:
     """Resources of which all pods together request more than the pools can have."""
     wanted: dict[str, list[FoundPod]] = {}
-    for pod in (_at_most(pod, scaling, default_namespace) for pod in pods):
+    for pod in (_at_most(pod, scaling) for pod in pods):
         for name in pod.resources(labels.NVIDIA_PREFIX):
             wanted.setdefault(name, []).append(pod)
     for name, asking in wanted.items():
@@ -65,7 +64,7 @@ def findings(
             if starting == count:
                 continue
             keys = pod.resources(name)[name].keys_of(name)
-            by = _scaler(pod, scaling, default_namespace)
+            by = scaling.get(pod.document)
             subject = f"up to {count_of(count, 'pod')} by {by[0].title}," if by else count_of(count, "pod")
             fact = (
                 f"{subject} of {each} {name}: {starting} would start and {count - starting} "
@@ -74,14 +73,9 @@ def findings(
             yield Finding(pod.document, keys, "warning", fact, "raise the pool's nodes, or run fewer pods")
 
 
-def _scaler(pod: FoundPod, scaling: Scalers, default_namespace: str) -> tuple[Document, int] | None:
-    document = pod.document
-    return scaling.get((document.namespace(default_namespace), document.kind, document.name))
-
-
-def _at_most(pod: FoundPod, scaling: Scalers, default_namespace: str) -> FoundPod:
+def _at_most(pod: FoundPod, scaling: Scalers) -> FoundPod:
     """With the pods of its autoscaler's maximum; a replica may have several pods."""
-    by = _scaler(pod, scaling, default_namespace)
+    by = scaling.get(pod.document)
     if by is None or pod.count is None:
         return pod
     replicas = mapping_at(pod.document.value, ("spec",)).get("replicas", 1)

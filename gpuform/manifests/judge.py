@@ -55,7 +55,7 @@ def judge(
         if judged.uses_gpus:
             result.pods.append(pod)
     scaling = capacity.scalers(documents, default_namespace)
-    result.findings += capacity.findings(env, result.pods, scaling, default_namespace)
+    result.findings += capacity.findings(env, result.pods, scaling)
     result.findings.sort(key=lambda one: (one.document.file, one.document.index, one.document.at))
     return result
 

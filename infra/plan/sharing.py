@@ -214,9 +214,7 @@ def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
         for cut in layouts.cuts(gpu, pool.sharing)
     ]
     if pool.whole_gpus:
-        cut_gpus = {number for cut in pool.cuts for number in cut.devices or ()}
-        whole = [index for index in range(pool.gpu_count) if index not in cut_gpus]
-        entries.append({"devices": whole, "mig-enabled": False})
+        entries.append({"devices": list(pool.whole_gpus), "mig-enabled": False})
     return entries
 
 

@@ -152,19 +152,21 @@ def _is_daemon(pod: Json) -> bool:
     return any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
 
 
+def _is_stacks_own(env: Environment, pod: Json) -> bool:
+    own: bool = (pod["metadata"].get("labels") or {}).get(labels.ENVIRONMENT) == env.name
+    return own
+
+
 def _is_clusters_own(env: Environment, pod: Json) -> bool:
     """Whether it is of the cluster's system, as its DNS is, and not of the stack."""
-    meta = pod["metadata"]
-    own = (meta.get("labels") or {}).get(labels.ENVIRONMENT) == env.name
-    return not own and meta["namespace"].startswith(namespaces.OF_CLUSTER)
+    return not _is_stacks_own(env, pod) and pod["metadata"]["namespace"].startswith(namespaces.OF_CLUSTER)
 
 
 def _is_platform(env: Environment, pod: Json) -> bool:
     """Whether the stack brings it, or the cluster's own system."""
-    meta = pod["metadata"]
-    own = (meta.get("labels") or {}).get(labels.ENVIRONMENT) == env.name
-    measures = env.installs_prometheus and meta["namespace"] == monitoring.NAMESPACE
-    return own or measures or namespaces.is_reserved(meta["namespace"])
+    namespace = pod["metadata"]["namespace"]
+    measures = env.installs_prometheus and namespace == monitoring.NAMESPACE
+    return _is_stacks_own(env, pod) or measures or namespaces.is_reserved(namespace)
 
 
 def _cannot(pod: Json, pools: Mapping[str, Pool | None]) -> str:

@@ -72,7 +72,7 @@ def _slices(pool: Pool, sharing: Mig, gpus: int) -> dict[str, int]:
         return {shared_name(labels.NVIDIA_GPU, share): replicas * sum(slices.values())}
     result = {shared_name(mig_resource(name), share): replicas * count for name, count in slices.items()}
     if pool.whole_gpus:
-        result[labels.NVIDIA_GPU] = pool.whole_gpus
+        result[labels.NVIDIA_GPU] = len(pool.whole_gpus)
     return dict(sorted(result.items()))
 
 
@@ -151,7 +151,7 @@ def shared_labels(pool: Pool) -> dict[str, tuple[str, ...]]:
         counts = tuple(sum(pool.slices(count).values()) for count in counts)
         of_slices = dict.fromkeys((f"{labels.NVIDIA_GPU}.{name}" for name in _OF_SLICES), ())
     elif isinstance(sharing, Mig):
-        replicas = int(pool.whole_gpus > 0)
+        replicas = int(bool(pool.whole_gpus))
     return {
         **of_slices,
         labels.GPU_PRODUCT: products(pool),

@@ -35,15 +35,17 @@ def declared(sharing: Sharing) -> Iterator[tuple[str, dict[str, int] | str, tupl
     """Each declared layout: its path in the pool, the layout, numbers of its GPUs (None: all)."""
     if isinstance(sharing, Mig) and sharing.layouts is not None:
         for index, entry in enumerate(sharing.layouts):
-            yield f"sharing.layouts[{index}]", entry.layout, tuple(sorted(entry.devices))
+            yield f"sharing.layouts[{index}]", entry.layout, entry.devices
     elif isinstance(sharing, Mig | Dra) and sharing.layout is not None:
-        devices = sharing.devices if isinstance(sharing, Mig) else None
-        yield "sharing", sharing.layout, None if devices is None else tuple(sorted(devices))
+        yield "sharing", sharing.layout, sharing.devices if isinstance(sharing, Mig) else None
 
 
 def cuts(gpu: Gpu, sharing: Sharing) -> tuple[Cut, ...]:
     """The declared layouts on that GPU, which must be MIG-capable."""
-    return tuple(Cut(resolve(gpu, layout), devices) for _, layout, devices in declared(sharing))
+    return tuple(
+        Cut(resolve(gpu, layout), None if devices is None else tuple(sorted(devices)))
+        for _, layout, devices in declared(sharing)
+    )
 
 
 def check(gpus: Sequence[Gpu], counts: Sequence[int], sharing: Sharing) -> None:
@@ -82,22 +84,16 @@ def _check_devices(sharing: Mig, counts: Sequence[int]) -> None:
         fact = f"nodes of the pool may have {' or '.join(map(str, counts))} GPUs"
         raise InputError(f"sharing.{key}", fact, f"give one count, or leave {key} out")
     (count,) = counts
-    for path, devices in _devices(sharing):
+    for path, _, devices in declared(sharing):
+        assert devices is not None
         for index, number in enumerate(devices):
             if number >= count:
                 fact = f"a node of the pool has {count} GPU{'s' if count > 1 else ''}, numbered from 0"
                 remedy = f"use 0 to {count - 1}" if count > 1 else f"leave {key} out"
-                raise InputError(f"{path}[{index}]", fact, remedy)
+                raise InputError(f"{path}.devices[{index}]", fact, remedy)
         if len(devices) == count:
             remedy = "leave devices out" if key == "devices" else "use layout for all, or name fewer"
-            raise InputError(path, "names every GPU of a node", remedy)
-
-
-def _devices(sharing: Mig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for index, entry in enumerate(sharing.layouts or ()):
-        yield f"sharing.layouts[{index}].devices", entry.devices
-    if sharing.devices is not None:
-        yield "sharing.devices", sharing.devices
+            raise InputError(f"{path}.devices", "names every GPU of a node", remedy)
 
 
 def _check_layout(gpu: Gpu, layout: dict[str, int] | str, path: str) -> None:

@@ -305,7 +305,7 @@ class Pool(Model):
         """Its node image on AWS: the named one, or AL2023, with NVIDIA's driver if it has GPUs."""
         return IMAGES[self.aws_settings.image or ("al2023-nvidia" if self.gpus else "al2023")]
 
-    @property
+    @cached_property
     def cuts(self) -> tuple[Cut, ...]:
         """MIG layouts of a node's GPUs; empty without slices, one without numbers if all are cut alike."""
         return layouts.cuts(self.gpus[0], self.sharing) if self.gpus else ()
@@ -324,7 +324,7 @@ class Pool(Model):
         return found
 
     @property
-    def whole_gpus(self) -> int:
-        """GPUs of a node that stay whole beside cut ones; 0 if all are cut, or none."""
-        numbers = [number for cut in self.cuts for number in cut.devices or ()]
-        return self.gpu_count - len(numbers) if numbers else 0
+    def whole_gpus(self) -> tuple[int, ...]:
+        """Numbers of a node's GPUs that stay whole beside cut ones; empty if all are cut, or none."""
+        numbers = {number for cut in self.cuts for number in cut.devices or ()}
+        return tuple(index for index in range(self.gpu_count) if index not in numbers) if numbers else ()

@@ -63,7 +63,7 @@ def _rules(part: Mapping[str, Any]) -> Iterator[Rule]:
     for name, expressions in part.items():
         items = [{"expr": expressions}] if isinstance(expressions, str) else expressions
         if parts := [item["expr"] for item in items if "reason" not in item]:
-            yield record(name, parts[0] if len(parts) == 1 else " or ".join(f"({one})" for one in parts))
+            yield record(name, " or ".join(parts))
         for item in items:
             if "reason" in item:
                 yield record(name, item["expr"], {"reason": item["reason"]})
